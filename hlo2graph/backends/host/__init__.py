@@ -1,0 +1,1 @@
+"""NumPy over the plan's own byte arena: the definition of correct."""

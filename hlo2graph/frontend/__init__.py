@@ -1,0 +1,1 @@
+"""Text to Module or Plan: parsing, name checks, verification."""

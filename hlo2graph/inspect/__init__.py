@@ -1,0 +1,1 @@
+"""Looking at plans and runs: dot, reports, comparisons."""

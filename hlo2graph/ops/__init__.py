@@ -1,0 +1,1 @@
+"""The one op table: an OpSpec per opcode, a file per family."""

@@ -1,0 +1,1 @@
+"""Module to Module: what changes a program without changing its meaning."""

@@ -1,0 +1,1 @@
+"""Thunks, lowering, buffer assignment, edges, and the Plan with its text."""

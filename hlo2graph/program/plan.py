@@ -1,0 +1,67 @@
+"""The Plan: all that a backend receives, and all that thunk-sequence text says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hlo2graph.hlo import Computation, Literal, Shape
+from hlo2graph.program.thunks import Sequence, Slice
+
+
+class AllocationKind(StrEnum):
+    """XLA's words for what an allocation is for."""
+
+    PARAMETER = "parameter"
+    CONSTANT = "constant"
+    LIVE_OUT = "live-out"
+    TEMP = "temp"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A block of memory. Its index is its place in Plan.allocations.
+
+    `owner` names the parameter, constant or result it holds; '' for the temp arena.
+    """
+
+    size: int
+    kind: AllocationKind
+    owner: str = ""
+    literal: Literal | None = None  # a constant's value
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A parameter or result leaf with the bytes it lives in."""
+
+    name: str
+    shape: Shape
+    slice: Slice
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaSize:
+    """Bytes of temporaries: in the plan, at least needed in program order, and without sharing."""
+
+    size: int
+    lower_bound: int
+    sum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Thunks over slices, with the edges that order them; nested sequences hold their own."""
+
+    name: str
+    target: str  # host, sm_80, sm_90
+    fuse: str  # none, default
+    schedule: str  # concurrent, serialize
+    allocations: tuple[Allocation, ...]
+    computations: Mapping[str, Computation]
+    inputs: tuple[Bound, ...]
+    outputs: tuple[Bound, ...]
+    body: Sequence[Slice]
+    arena: ArenaSize
+    aliases: tuple[str, ...] = field(default=())  # honoured or not, and why; one line each
