@@ -62,7 +62,9 @@ class Note:
 class HloError(Exception):
     """The user's text or arrays are at fault; `str()` is the full report with its caret."""
 
-    def __init__(self, message: str, span: Span | None = None, notes: tuple[Note, ...] = ()):
+    def __init__(
+        self, message: str, span: Span | None = None, notes: tuple[Note, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.span = span

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -43,7 +44,7 @@ class DType:
         return (self.bits + 7) // 8
 
     @cached_property
-    def numpy(self) -> np.dtype[np.generic]:
+    def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype of the same bits (ml_dtypes' where NumPy has none)."""
         if self.kind in (Kind.TOKEN, Kind.OPAQUE):
             return np.dtype(np.uint8)
@@ -65,7 +66,7 @@ class DType:
         return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
 
 
-_NUMPY: dict[str, object] = {
+_NUMPY: dict[str, Any] = {
     "pred": np.bool_,
     "s1": ml_dtypes.int1 if hasattr(ml_dtypes, "int1") else np.int8,
     "s2": ml_dtypes.int2,

@@ -19,6 +19,7 @@ class Literal:
 
     @property
     def is_elided(self) -> bool:
+        """The text did not hold the values."""
         return self.array is None
 
     def __eq__(self, other: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
@@ -76,7 +77,7 @@ class Shape:
     def is_row_major(self) -> bool:
         """The last dimension is the most minor, and so on."""
         order = self.minor_to_major
-        return all(a > b for a, b in zip(order, order[1:], strict=False))
+        return all(a > b for a, b in pairwise(order))
 
     def compatible(self, other: AnyShape) -> bool:
         """Same element type and dimensions; layouts may differ."""
