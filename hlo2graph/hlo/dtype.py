@@ -48,7 +48,8 @@ class DType:
         """The NumPy dtype of the same bits (ml_dtypes' where NumPy has none)."""
         if self.kind in (Kind.TOKEN, Kind.OPAQUE):
             return np.dtype(np.uint8)
-        return np.dtype(_NUMPY[self.name])
+        found: np.dtype[Any] = np.dtype(_NUMPY[self.name])
+        return found
 
     @property
     def is_float(self) -> bool:

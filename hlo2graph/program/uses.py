@@ -1,0 +1,79 @@
+"""Which values or slices a thunk reads and writes, nested sequences included."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from hlo2graph.program.thunks import (
+    Collective,
+    Conditional,
+    Copy,
+    Fill,
+    Kernel,
+    Library,
+    R,
+    Sequence,
+    Thunk,
+    While,
+)
+
+
+def reads(thunk: Thunk[R]) -> tuple[R, ...]:
+    """Return what `thunk` reads, each once.
+
+    A loop or conditional reads the union of what its nested sequences read, temporaries too.
+    """
+    match thunk:
+        case Kernel() | Library() | Collective():
+            found = thunk.reads
+        case Copy():
+            found = (thunk.source,)
+        case Fill():
+            found = ()
+        case While():
+            nested = (*_reads_of(thunk.condition), *_reads_of(thunk.body))
+            found = (*thunk.inits, *nested)
+        case Conditional():
+            found = (thunk.selector, *(r for b in thunk.branches for r in _reads_of(b)))
+        case _:
+            assert_never(thunk)
+    return tuple(dict.fromkeys(found))
+
+
+def writes(thunk: Thunk[R]) -> tuple[R, ...]:
+    """Return what `thunk` writes, each once; see `reads`."""
+    match thunk:
+        case Kernel() | Collective():
+            found = thunk.writes
+        case Library():
+            found = (*thunk.writes, *thunk.workspace)
+        case Copy() | Fill():
+            found = (thunk.target,)
+        case While():
+            nested = (*_writes_of(thunk.condition), *_writes_of(thunk.body))
+            found = (*thunk.results, *nested)
+        case Conditional():
+            found = (*thunk.results, *(w for b in thunk.branches for w in _writes_of(b)))
+        case _:
+            assert_never(thunk)
+    return tuple(dict.fromkeys(found))
+
+
+def nested(thunk: Thunk[R]) -> tuple[tuple[str, Sequence[R]], ...]:
+    """Return the sequences inside `thunk` with their labels: condition, body, branch_N."""
+    match thunk:
+        case While():
+            return (("condition", thunk.condition), ("body", thunk.body))
+        case Conditional():
+            return tuple((f"branch_{i}", b) for i, b in enumerate(thunk.branches))
+        case _:
+            return ()
+
+
+def _reads_of(sequence: Sequence[R]) -> tuple[R, ...]:
+    """Return what a nested sequence reads; its results are read by the thunk around it."""
+    return (*(r for t in sequence.thunks for r in reads(t)), *sequence.results)
+
+
+def _writes_of(sequence: Sequence[R]) -> tuple[R, ...]:
+    return tuple(w for t in sequence.thunks for w in writes(t))
