@@ -76,7 +76,7 @@ class Edge:
     slice: Slice | None = None  # None for control, effect and order
 
 
-R = TypeVar("R", Value, Slice)
+R = TypeVar("R", bound="Value | Slice")
 
 
 @dataclass(frozen=True, slots=True)
