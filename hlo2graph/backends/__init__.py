@@ -1,1 +1,1 @@
-"""What runs a Plan."""
+"""What runs a Plan: the host with NumPy, CUDA with a graph. Each is loaded only when chosen."""

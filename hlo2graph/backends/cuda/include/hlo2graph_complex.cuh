@@ -1,0 +1,124 @@
+// Complex arithmetic for c64 and c128.
+#pragma once
+
+#include "hlo2graph_ops.cuh"
+
+namespace hlo {
+
+template <class T> __device__ inline Complex<T> complex(T re, T im) { return Complex<T>{re, im}; }
+template <class T> __device__ inline T real(Complex<T> x) { return x.re; }
+template <class T> __device__ inline T imag(Complex<T> x) { return x.im; }
+template <HLO_REAL(T)> __device__ inline T real(T x) { return x; }
+template <HLO_REAL(T)> __device__ inline T imag(T) { return (T)0; }
+
+template <class T> __device__ inline Complex<T> add(Complex<T> a, Complex<T> b) {
+  return {a.re + b.re, a.im + b.im};
+}
+template <class T> __device__ inline Complex<T> subtract(Complex<T> a, Complex<T> b) {
+  return {a.re - b.re, a.im - b.im};
+}
+template <class T> __device__ inline Complex<T> multiply(Complex<T> a, Complex<T> b) {
+  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+template <class T> __device__ inline Complex<T> negate(Complex<T> a) { return {-a.re, -a.im}; }
+
+// Smith's division: scales by the larger part of the divisor, so that nothing overflows early.
+template <class T> __device__ inline Complex<T> divide(Complex<T> a, Complex<T> b) {
+  if (b.re == 0 && b.im == 0) return {a.re / abs(b.re), a.im / abs(b.re)};
+  if (abs(b.re) >= abs(b.im)) {
+    T ratio = b.im / b.re, scale = b.re + b.im * ratio;
+    return {(a.re + a.im * ratio) / scale, (a.im - a.re * ratio) / scale};
+  }
+  T ratio = b.re / b.im, scale = b.re * ratio + b.im;
+  return {(a.re * ratio + a.im) / scale, (a.im * ratio - a.re) / scale};
+}
+
+__device__ inline f32 abs(c64 a) { return ::hypotf(a.re, a.im); }
+__device__ inline f64 abs(c128 a) { return ::hypot(a.re, a.im); }
+template <class T> __device__ inline Complex<T> sign(Complex<T> a) {
+  T size = abs(a);
+  return size == 0 ? Complex<T>{(T)0, (T)0} : Complex<T>{a.re / size, a.im / size};
+}
+template <class T> __device__ inline bool is_finite(Complex<T> a) {
+  return is_finite(a.re) && is_finite(a.im);
+}
+
+template <class T> __device__ inline Complex<T> exponential(Complex<T> a) {
+  T size = exponential(a.re);
+  if (a.im == 0) return {size, a.im};
+  return {size * cosine(a.im), size * sine(a.im)};
+}
+template <class T> __device__ inline Complex<T> log(Complex<T> a) {
+  return {log(abs(a)), atan2(a.im, a.re)};
+}
+template <class T> __device__ inline Complex<T> exponential_minus_one(Complex<T> a) {
+  T half = sine(a.im / 2), grown = exponential_minus_one(a.re);
+  return {grown - 2 * half * half * (grown + 1), (grown + 1) * sine(a.im)};
+}
+template <class T> __device__ inline Complex<T> log_plus_one(Complex<T> a) {
+  T x = a.re, y = a.im;
+  if (abs(x) < (T)0.5 && abs(y) < (T)0.5)
+    return {log_plus_one(x * (2 + x) + y * y) / 2, atan2(y, x + 1)};
+  return log(Complex<T>{x + 1, y});
+}
+template <class T> __device__ inline Complex<T> sine(Complex<T> a) {
+  return {sine(a.re) * cosh(a.im), cosine(a.re) * sinh(a.im)};
+}
+template <class T> __device__ inline Complex<T> cosine(Complex<T> a) {
+  return {cosine(a.re) * cosh(a.im), -sine(a.re) * sinh(a.im)};
+}
+template <class T> __device__ inline Complex<T> tanh(Complex<T> a) {
+  if (abs(a.re) > (T)20) {
+    T fade = exponential(-2 * abs(a.re));
+    return {a.re > 0 ? (T)1 : (T)-1, 4 * sine(a.im) * cosine(a.im) * fade};
+  }
+  T t = tan(a.im), s = sinh(a.re), beta = 1 + t * t, rho = sqrt(1 + s * s);
+  T scale = 1 + beta * s * s;
+  return {beta * rho * s / scale, t / scale};
+}
+template <class T> __device__ inline Complex<T> tan(Complex<T> a) {
+  Complex<T> turned = tanh(Complex<T>{-a.im, a.re});
+  return {turned.im, -turned.re};
+}
+template <class T> __device__ inline Complex<T> sqrt(Complex<T> a) {
+  T size = abs(a);
+  if (size == 0) return {(T)0, a.im};
+  if (size == infinity_like(size) && is_finite(a.re) && !is_nan(a.im)) return {size, a.im};
+  T root = sqrt((size + abs(a.re)) / 2);
+  if (a.re >= 0) return {root, a.im / (2 * root)};
+  return {abs(a.im) / (2 * root), sign_bit(a.im) ? -root : root};
+}
+template <class T> __device__ inline Complex<T> rsqrt(Complex<T> a) {
+  return divide(Complex<T>{(T)1, (T)0}, sqrt(a));
+}
+template <class T> __device__ inline Complex<T> cbrt(Complex<T> a) {
+  T size = cbrt(abs(a)), angle = atan2(a.im, a.re) / 3;
+  return {size * cosine(angle), size * sine(angle)};
+}
+template <class T> __device__ inline Complex<T> logistic(Complex<T> a) {
+  Complex<T> one = {(T)1, (T)0};
+  return divide(one, add(one, exponential(negate(a))));
+}
+template <class T> __device__ inline Complex<T> power(Complex<T> a, Complex<T> b) {
+  if (a.re == 0 && a.im == 0) {
+    if (b.re == 0 && b.im == 0) return {(T)1, (T)0};
+    if (b.re > 0 && b.im == 0) return {(T)0, (T)0};
+  }
+  return exponential(multiply(b, log(a)));
+}
+template <class T> __device__ inline Complex<T> atan2(Complex<T> y, Complex<T> x) {
+  // -i log((x + iy) / sqrt(x^2 + y^2))
+  Complex<T> along = add(x, Complex<T>{-y.im, y.re});
+  Complex<T> size = sqrt(add(multiply(x, x), multiply(y, y)));
+  Complex<T> angle = log(divide(along, size));
+  return {angle.im, -angle.re};
+}
+
+template <class T> __device__ inline bool operator==(Complex<T> a, Complex<T> b) {
+  return a.re == b.re && a.im == b.im;
+}
+template <class T> __device__ inline bool operator!=(Complex<T> a, Complex<T> b) {
+  return !(a == b);
+}
+
+}  // namespace hlo

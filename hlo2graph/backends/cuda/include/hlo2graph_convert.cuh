@@ -1,0 +1,96 @@
+// HLO's convert: saturating from float to integer, NaN to 0, rounding to narrow types.
+#pragma once
+
+#include "hlo2graph_ops.cuh"
+
+namespace hlo {
+
+// ---- what an integer type can hold ------------------------------------------------------------
+
+template <class T> struct Range {  // standard integers
+  static const bool is_signed = IsSigned<T>::value;
+  static const int bits = sizeof(T) * 8;
+};
+template <int Bits, bool S> struct Range<NarrowInt<Bits, S>> {
+  static const bool is_signed = S;
+  static const int bits = Bits;
+};
+
+template <class To>
+__device__ inline typename Compute<To>::type saturate(f64 x) {
+  typedef typename Compute<To>::type C;
+  const int value_bits = Range<To>::bits - (Range<To>::is_signed ? 1 : 0);
+  const f64 bound = value_bits < 63 ? (f64)(1ull << value_bits) : value_bits == 63 ? 0x1p63 : 0x1p64;
+  if (x != x) return (C)0;
+  if (x >= bound) return (C)(value_bits == 64 ? ~0ull : (1ull << value_bits) - 1ull);
+  if (Range<To>::is_signed) return x <= -bound ? (C)(-(s64)((1ull << value_bits) - 1ull) - 1) : (C)(s64)x;
+  return x <= 0 ? (C)0 : (C)(u64)x;
+}
+
+// ---- convert<To>(x): x is a compute value of any dtype -----------------------------------------
+
+template <class To, class Kind = void> struct Convert;  // how to make a To
+
+struct KindInt;
+struct KindFloat;
+
+template <class To> struct ConvertInt {
+  typedef typename Compute<To>::type C;
+  __device__ static C of(bool x) { return wrap((u64)x); }
+  template <HLO_INTEGER(From)> __device__ static C of(From x) { return wrap((u64)(s64)x); }
+  __device__ static C of(f32 x) { return saturate<To>((f64)x); }
+  __device__ static C of(f64 x) { return saturate<To>(x); }
+  template <class T> __device__ static C of(Complex<T> x) { return of(x.re); }
+  __device__ static C wrap(u64 x) { return rounded<To>((C)x); }
+};
+
+template <class To> struct ConvertFloat {  // narrow floats: through f32, rounded once
+  template <HLO_INTEGER(From)> __device__ static f32 of(From x) { return rounded<To>(to_odd((f64)x)); }
+  __device__ static f32 of(f32 x) { return rounded<To>(x); }
+  __device__ static f32 of(f64 x) { return rounded<To>(to_odd(x)); }
+  template <class T> __device__ static f32 of(Complex<T> x) { return of(x.re); }
+};
+
+template <class To> struct Convert<To> : ConvertInt<To> {};
+template <> struct Convert<f32> {
+  template <HLO_INTEGER(From)> __device__ static f32 of(From x) { return (f32)x; }
+  __device__ static f32 of(f32 x) { return x; }
+  __device__ static f32 of(f64 x) { return (f32)x; }
+  template <class T> __device__ static f32 of(Complex<T> x) { return (f32)x.re; }
+};
+template <> struct Convert<f64> {
+  template <HLO_INTEGER(From)> __device__ static f64 of(From x) { return (f64)x; }
+  __device__ static f64 of(f32 x) { return (f64)x; }
+  __device__ static f64 of(f64 x) { return x; }
+  template <class T> __device__ static f64 of(Complex<T> x) { return (f64)x.re; }
+};
+template <> struct Convert<bf16> : ConvertFloat<bf16> {};
+template <> struct Convert<f16> : ConvertFloat<f16> {};
+template <> struct Convert<f8e8m0fnu> : ConvertFloat<f8e8m0fnu> {};
+template <int E, int M, int B, Special S>
+struct Convert<NarrowFloat<E, M, B, S>> : ConvertFloat<NarrowFloat<E, M, B, S>> {};
+template <> struct Convert<bool> {
+  template <class From> __device__ static bool of(From x) { return x != (From)0; }
+  template <class T> __device__ static bool of(Complex<T> x) { return x.re != 0 || x.im != 0; }
+};
+template <class T> struct Convert<Complex<T>> {
+  template <class From> __device__ static Complex<T> of(From x) {
+    return {Convert<T>::of(x), (T)0};
+  }
+  template <class From> __device__ static Complex<T> of(Complex<From> x) {
+    return {(T)x.re, (T)x.im};
+  }
+};
+
+template <class To, class From>
+__device__ inline typename Compute<To>::type convert(From x) {
+  return Convert<To>::of(x);
+}
+
+// bitcast-convert between elements of one width, given their storage types.
+template <class To, class From>
+__device__ inline typename Compute<To>::type bitcast(typename Compute<From>::type x) {
+  return load(bits_as<To>(Store<From>::of(x)));
+}
+
+}  // namespace hlo

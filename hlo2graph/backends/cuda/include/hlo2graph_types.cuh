@@ -1,0 +1,242 @@
+// Element types of HLO as generated kernels see them.
+//
+// Each dtype has a storage type (what lies in memory) and a compute type (what a local holds):
+// narrow floats are computed in float, narrow integers in signed or unsigned char kept wrapped.
+// load() and store<T>() convert between the two; convert<T>() is HLO's convert.
+#pragma once
+
+namespace hlo {
+
+typedef signed char s8;
+typedef short s16;
+typedef int s32;
+typedef long long s64;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef bool pred;
+typedef float f32;
+typedef double f64;
+
+template <class T>
+struct Complex {
+  T re, im;
+};
+typedef Complex<f32> c64;
+typedef Complex<f64> c128;
+
+// ---- bit casts -------------------------------------------------------------------------------
+
+template <class To, class From>
+__device__ inline To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From), "bits_as needs equal widths");
+  To to;
+  memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+// ---- narrow integers: one byte an element, kept wrapped to their width ------------------------
+
+template <int Bits, bool Signed>
+struct NarrowInt {
+  u8 bits;
+};
+typedef NarrowInt<1, true> s1;
+typedef NarrowInt<2, true> s2;
+typedef NarrowInt<4, true> s4;
+typedef NarrowInt<1, false> u1;
+typedef NarrowInt<2, false> u2;
+typedef NarrowInt<4, false> u4;
+
+// ---- narrow floats ----------------------------------------------------------------------------
+
+enum Special {
+  IEEE,       // infinities and NaNs in the top exponent
+  FINITE_NAN, // no infinity; all ones is NaN (f8e4m3fn)
+  UNSIGNED0,  // no infinity, no -0; the pattern of -0 is NaN (fnuz)
+  FINITE      // neither infinity nor NaN (f4e2m1fn)
+};
+
+template <int Exponent, int Mantissa, int Bias, Special S>
+struct NarrowFloat {
+  u8 bits;
+};
+typedef NarrowFloat<2, 1, 1, FINITE> f4e2m1fn;
+typedef NarrowFloat<3, 4, 3, IEEE> f8e3m4;
+typedef NarrowFloat<4, 3, 7, IEEE> f8e4m3;
+typedef NarrowFloat<4, 3, 11, UNSIGNED0> f8e4m3b11fnuz;
+typedef NarrowFloat<4, 3, 7, FINITE_NAN> f8e4m3fn;
+typedef NarrowFloat<4, 3, 8, UNSIGNED0> f8e4m3fnuz;
+typedef NarrowFloat<5, 2, 15, IEEE> f8e5m2;
+typedef NarrowFloat<5, 2, 16, UNSIGNED0> f8e5m2fnuz;
+
+struct f8e8m0fnu {
+  u8 bits;
+};
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+
+// ---- compute types ----------------------------------------------------------------------------
+
+template <class T> struct Compute { typedef T type; };
+template <> struct Compute<f16> { typedef f32 type; };
+template <> struct Compute<bf16> { typedef f32 type; };
+template <> struct Compute<f8e8m0fnu> { typedef f32 type; };
+template <int E, int M, int B, Special S>
+struct Compute<NarrowFloat<E, M, B, S>> { typedef f32 type; };
+template <int Bits> struct Compute<NarrowInt<Bits, true>> { typedef s8 type; };
+template <int Bits> struct Compute<NarrowInt<Bits, false>> { typedef u8 type; };
+
+// ---- rounding ---------------------------------------------------------------------------------
+
+// The float that keeps `x` on the right side of every tie, so that rounding it again to a
+// narrower type gives what rounding `x` itself would (round to odd).
+__device__ inline f32 to_odd(f64 x) {
+  f32 near = (f32)x;
+  if ((f64)near == x || x != x) return near;
+  u32 b = bits_as<u32>(near);
+  bool outward = x < 0 ? (f64)near < x : (f64)near > x;
+  return bits_as<f32>((outward ? b - 1u : b) | 1u);
+}
+__device__ inline f32 to_odd(f32 x) { return x; }
+
+__device__ inline u16 encode_bf16(f32 x) {
+  u32 b = bits_as<u32>(x);
+  if (x != x) return (u16)((b >> 16) | 0x40u);
+  return (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+}
+
+// Round the magnitude of a float to `Mantissa` bits with exponent bias `Bias`, ties to even;
+// the result is exponent and mantissa side by side, which may run over the largest finite one.
+template <int Mantissa, int Bias>
+__device__ inline u32 round_magnitude(u32 magnitude) {
+  int exponent = (int)(magnitude >> 23) - 127 + Bias;
+  u32 mantissa = (magnitude & 0x7fffffu) | (magnitude >> 23 ? 0x800000u : 0u);
+  int drop = 23 - Mantissa + (exponent < 1 ? 1 - exponent : 0);
+  if (drop > 25) return 0;
+  u32 kept = mantissa >> drop;
+  u32 rest = mantissa & ((1u << drop) - 1u), half = 1u << (drop - 1);
+  kept += rest > half || (rest == half && (kept & 1u));
+  return exponent < 1 ? kept : kept + ((u32)(exponent - 1) << Mantissa);
+}
+
+template <int E, int M, int B, Special S>
+__device__ inline u8 encode_narrow(f32 x) {
+  const u32 all = (1u << (E + M)) - 1u, sign_bit = 1u << (E + M);
+  u32 b = bits_as<u32>(x), sign = b >> 31 ? sign_bit : 0u, magnitude = b & 0x7fffffffu;
+  const u32 infinity = ((1u << E) - 1u) << M;
+  const u32 largest = S == IEEE ? infinity - 1u : S == FINITE_NAN ? all - 1u : all;
+  if (magnitude > 0x7f800000u) {  // NaN
+    if (S == IEEE) return (u8)(sign | infinity | (1u << (M - 1)));
+    if (S == FINITE_NAN) return (u8)(sign | all);
+    return (u8)sign_bit;
+  }
+  u32 rounded = magnitude == 0x7f800000u ? all + 1u : round_magnitude<M, B>(magnitude);
+  if (rounded > largest) {
+    if (S == IEEE) return (u8)(sign | infinity);
+    if (S == FINITE_NAN) return (u8)(sign | all);
+    if (S == UNSIGNED0) return (u8)sign_bit;
+    return (u8)(sign | largest);
+  }
+  if (S == UNSIGNED0 && rounded == 0) return 0;
+  return (u8)(sign | rounded);
+}
+
+template <int E, int M, int B, Special S>
+__device__ inline f32 decode_narrow(u8 bits) {
+  const u32 all = (1u << (E + M)) - 1u, sign_bit = 1u << (E + M);
+  u32 magnitude = bits & all, exponent = magnitude >> M, mantissa = magnitude & ((1u << M) - 1u);
+  u32 sign = bits & sign_bit ? 0x80000000u : 0u;
+  if (S == UNSIGNED0 && bits == sign_bit) return bits_as<f32>(0x7fc00000u);
+  if (S == FINITE_NAN && magnitude == all) return bits_as<f32>(sign | 0x7fc00000u);
+  if (S == IEEE && exponent == (1u << E) - 1u)
+    return bits_as<f32>(sign | 0x7f800000u | (mantissa ? 0x400000u : 0u));
+  if (exponent == 0) {
+    f32 unit = bits_as<f32>((u32)(127 + 1 - B - M) << 23);
+    return bits_as<f32>(sign | bits_as<u32>((f32)mantissa * unit));
+  }
+  return bits_as<f32>(sign | ((exponent + 127u - B) << 23) | (mantissa << (23 - M)));
+}
+
+__device__ inline u16 encode_f16(f32 x) {
+#ifdef __CUDA_ARCH__
+  u16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+#else
+  u32 b = bits_as<u32>(x), magnitude = b & 0x7fffffffu, sign = (b >> 16) & 0x8000u;
+  if (magnitude > 0x7f800000u) return (u16)0x7fff;
+  u32 rounded = magnitude == 0x7f800000u ? 0x7c00u : round_magnitude<10, 15>(magnitude);
+  return (u16)(sign | (rounded > 0x7c00u ? 0x7c00u : rounded));
+#endif
+}
+
+__device__ inline f32 decode_f16(u16 h) {
+#ifdef __CUDA_ARCH__
+  f32 x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+  return x;
+#else
+  u32 sign = (u32)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
+  if (exponent == 31) return bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
+  if (exponent == 0) return bits_as<f32>(sign | bits_as<u32>((f32)mantissa * bits_as<f32>(0x33800000u)));
+  return bits_as<f32>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+#endif
+}
+
+// ---- load and store ---------------------------------------------------------------------------
+
+template <class T> __device__ inline T load(T x) { return x; }
+__device__ inline f32 load(bf16 x) { return bits_as<f32>((u32)x.bits << 16); }
+__device__ inline f32 load(f16 x) { return decode_f16(x.bits); }
+__device__ inline f32 load(f8e8m0fnu x) {
+  if (x.bits == 255) return bits_as<f32>(0x7fc00000u);
+  return x.bits == 0 ? bits_as<f32>(0x00400000u) : bits_as<f32>((u32)x.bits << 23);
+}
+template <int E, int M, int B, Special S>
+__device__ inline f32 load(NarrowFloat<E, M, B, S> x) { return decode_narrow<E, M, B, S>(x.bits); }
+template <int Bits> __device__ inline s8 load(NarrowInt<Bits, true> x) {
+  return (s8)((s8)(u8)(x.bits << (8 - Bits)) >> (8 - Bits));
+}
+template <int Bits> __device__ inline u8 load(NarrowInt<Bits, false> x) {
+  return (u8)(x.bits & ((1u << Bits) - 1u));
+}
+
+// Store<T>::of(x) is the element in memory for a compute value x.
+template <class T> struct Store { __device__ static T of(T x) { return x; } };
+template <> struct Store<bf16> { __device__ static bf16 of(f32 x) { return bf16{encode_bf16(x)}; } };
+template <> struct Store<f16> { __device__ static f16 of(f32 x) { return f16{encode_f16(x)}; } };
+template <> struct Store<f8e8m0fnu> {
+  __device__ static f8e8m0fnu of(f32 x) {
+    if (!(x > 0) || x > 3.4e38f) return f8e8m0fnu{(u8)255};
+    u32 b = bits_as<u32>(x), exponent = b >> 23, mantissa = b & 0x7fffffu;
+    if (exponent == 0) return f8e8m0fnu{(u8)(mantissa > 0x600000u ? 1 : 0)};
+    u32 up = mantissa > 0x400000u || (mantissa == 0x400000u && (exponent & 1u));
+    return f8e8m0fnu{(u8)(exponent + up)};
+  }
+};
+template <int E, int M, int B, Special S> struct Store<NarrowFloat<E, M, B, S>> {
+  typedef NarrowFloat<E, M, B, S> T;
+  __device__ static T of(f32 x) { return T{encode_narrow<E, M, B, S>(x)}; }
+};
+template <int Bits> struct Store<NarrowInt<Bits, true>> {
+  typedef NarrowInt<Bits, true> T;
+  __device__ static T of(s8 x) { return T{(u8)((s8)(u8)((u8)x << (8 - Bits)) >> (8 - Bits))}; }
+};
+template <int Bits> struct Store<NarrowInt<Bits, false>> {
+  typedef NarrowInt<Bits, false> T;
+  __device__ static T of(u8 x) { return T{(u8)(x & ((1u << Bits) - 1u))}; }
+};
+
+// The compute value that `x` becomes when it passes through memory as a T.
+template <class T>
+__device__ inline typename Compute<T>::type rounded(typename Compute<T>::type x) {
+  return load(Store<T>::of(x));
+}
+
+}  // namespace hlo

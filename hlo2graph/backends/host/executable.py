@@ -1,0 +1,130 @@
+"""The host backend: a plan that runs with NumPy over the byte arena; the definition of correct."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hlo2graph.backends.arguments import check_arguments
+from hlo2graph.backends.elided import fill_elided
+from hlo2graph.backends.host.arena import Arena
+from hlo2graph.backends.host.block import Block, Walk, in_program_order, shuffled
+from hlo2graph.backends.host.pool import Pool
+from hlo2graph.backends.host.steps import load
+from hlo2graph.backends.host.support import check_support
+from hlo2graph.ops.evaluate import HostEvaluator
+from hlo2graph.ops.spec import Array
+from hlo2graph.program.plan import Bound, Plan
+from hlo2graph.program.thunks import Slice
+from hlo2graph.program.uses import writes
+
+Leaf: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
+
+
+class HostExecutable:
+    """A plan ready to run; it owns every buffer.
+
+    Calling it runs the thunks in program order; the other runs take other orders that the edges
+    allow and give the same bits. Arguments are copied in and never written, results are copies.
+    Calls from several threads take turns.
+    """
+
+    def __init__(self, plan: Plan, *, elided: str | None = None) -> None:
+        """Load `plan`.
+
+        `elided` gives values to constants that the text left out: "zeros" or "random:SEED".
+        Raises UnsupportedError for operations that the host cannot run, all at once, and for
+        elided constants where `elided` is None.
+        """
+        check_support(plan)
+        self.plan = plan = fill_elided(plan, elided)
+        self._arena = Arena(plan.allocations)
+        for index, allocation in enumerate(plan.allocations):
+            if (literal := allocation.literal) is not None and literal.array is not None:
+                whole = Slice(index, 0, literal.shape.size)
+                self._arena.view(whole, literal.shape)[...] = literal.array
+        self._block = load(plan.body, self._arena, HostEvaluator(plan.computations))
+        self._inputs = [self._arena.view(b.slice, b.shape) for b in plan.inputs]
+        self._outputs = [self._arena.view(b.slice, b.shape) for b in plan.outputs]
+        self._pools: dict[int, Pool] = {}
+        self._turn = Lock()
+
+    @property
+    def inputs(self) -> tuple[Leaf, ...]:
+        """Name, dtype and shape of each parameter leaf."""
+        return tuple(map(_leaf, self.plan.inputs))
+
+    @property
+    def outputs(self) -> tuple[Leaf, ...]:
+        """Name, dtype and shape of each result leaf."""
+        return tuple(map(_leaf, self.plan.outputs))
+
+    def __call__(self, *args: object) -> tuple[Array, ...]:
+        """Run in program order on the calling thread; `args` are the parameter leaves."""
+        return self._run(in_program_order, args)
+
+    def run_in_order(self, order: Sequence[int], args: Sequence[object]) -> tuple[Array, ...]:
+        """Run the top-level thunks in `order`, which the edges must allow; nested as written."""
+        assert self._block.admits(order), "the edges do not allow this order"
+        return self._run(partial(_in_order, order), args)
+
+    def run_random(self, rng: Random, args: Sequence[object]) -> tuple[Array, ...]:
+        """Run in a random order that the edges allow, drawn anew for each nested execution."""
+        return self._run(shuffled(rng), args)
+
+    def run_parallel(self, args: Sequence[object], threads: int) -> tuple[Array, ...]:
+        """Run on `threads` threads, each thunk as soon as all that it waits for is done."""
+        return self._run(self._pool(threads).run, args)
+
+    def write_inputs(self, args: Sequence[object], *, only: Sequence[int] | None = None) -> None:
+        """Copy arguments into their buffers: all, or those at the positions in `only`."""
+        arrays = check_arguments(args, self.plan.inputs)
+        for position in range(len(arrays)) if only is None else only:
+            self._inputs[position][...] = arrays[position]
+
+    def execute(self, threads: int | None) -> None:
+        """Run over what the buffers hold: in program order, or on a pool of `threads`.
+
+        This is what timing measures: nothing is poisoned or copied. See write_inputs, read_outputs.
+        """
+        walk = in_program_order if threads is None else self._pool(threads).run
+        with self._turn, np.errstate(all="ignore"):
+            walk(self._block)
+
+    def read_outputs(self) -> tuple[Array, ...]:
+        """Return copies of what the result buffers hold."""
+        return tuple(view.copy(order="C") for view in self._outputs)
+
+    @property
+    def overwritten(self) -> tuple[int, ...]:
+        """The positions of inputs whose buffers a run writes: those that are donated."""
+        written = {w.allocation for thunk in self.plan.body.thunks for w in writes(thunk)}
+        return tuple(i for i, b in enumerate(self.plan.inputs) if b.slice.allocation in written)
+
+    def _run(self, walk: Walk, args: Sequence[object]) -> tuple[Array, ...]:
+        arrays = check_arguments(args, self.plan.inputs)
+        with self._turn, np.errstate(all="ignore"):
+            for view, array in zip(self._inputs, arrays, strict=True):
+                view[...] = array
+            self._arena.poison()
+            walk(self._block)
+            return self.read_outputs()
+
+    def _pool(self, threads: int) -> Pool:
+        if threads not in self._pools:
+            self._pools[threads] = Pool(threads)
+        return self._pools[threads]
+
+
+def _in_order(order: Sequence[int], block: Block) -> None:
+    for index in order:
+        block.steps[index](in_program_order)
+
+
+def _leaf(bound: Bound) -> Leaf:
+    return bound.name, bound.shape.dtype.numpy, bound.shape.dims
