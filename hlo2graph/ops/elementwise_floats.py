@@ -1,0 +1,72 @@
+"""Floating-point and complex functions that NumPy lacks or that need care at special values."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.polynomial import Chebyshev
+
+from hlo2graph.ops.spec import Array
+
+_ERF_SPLIT = 2.0  # below it, erf(x) / x is interpolated in x*x; above, erf(x) in x
+_ERF_END = 6.0  # erf rounds to 1 in float64 from here on
+
+
+def atan2(y: Array, x: Array) -> Array:
+    """Return the angle of (x, y); for complex operands -i log((x + iy) / sqrt(x*x + y*y))."""
+    if not np.iscomplexobj(y):
+        return np.asarray(np.arctan2(y, x))
+    return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)))
+
+
+def of_parts(real: Array, imaginary: Array) -> Array:
+    """Return complex numbers, each part kept bit for bit."""
+    shape = np.broadcast_shapes(real.shape, imaginary.shape)
+    out = np.empty(shape, np.result_type(real.dtype, np.complex64))
+    out.real, out.imag = real, imaginary
+    return out
+
+
+def logistic(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x))."""
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def rsqrt(x: Array) -> Array:
+    """Return 1 / sqrt(x)."""
+    return np.asarray(1 / np.sqrt(x))
+
+
+def round_away(x: Array) -> Array:
+    """Round to the nearest integer, ties away from zero; keeps the sign of zero."""
+    whole = np.trunc(x)
+    step = np.abs(x - whole) >= 0.5
+    return np.asarray(np.copysign(np.where(step, np.abs(whole) + 1, np.abs(whole)), x))
+
+
+def erf(x: Array) -> Array:
+    """Return the error function, interpolated in float64 to its last digits."""
+    near, far = _erf_interpolants()
+    wide = np.asarray(x, np.float64)
+    size = np.abs(wide)
+    small = np.minimum(size, _ERF_SPLIT)
+    large = np.clip(size, _ERF_SPLIT, _ERF_END)
+    value = np.where(size < _ERF_SPLIT, small * near(small * small), far(large))
+    return np.asarray(np.copysign(value, wide).astype(x.dtype))
+
+
+@cache
+def _erf_interpolants() -> tuple[Chebyshev, Chebyshev]:
+    def slope(squares: Array) -> Array:
+        roots = np.sqrt(squares)
+        return np.array([math.erf(r) / r if r else 2 / math.sqrt(math.pi) for r in roots])
+
+    def value(points: Array) -> Array:
+        return np.array([math.erf(p) for p in points])
+
+    return (
+        Chebyshev.interpolate(slope, 24, [0, _ERF_SPLIT**2]),
+        Chebyshev.interpolate(value, 40, [_ERF_SPLIT, _ERF_END]),
+    )

@@ -1,0 +1,56 @@
+"""Functions whose rule differs between integers, floats and complex numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo2graph.ops import elementwise_integers as integers
+from hlo2graph.ops.spec import Array
+
+
+def absolute(x: Array) -> Array:
+    """Return |x|; the lowest integer stays itself."""
+    return np.asarray(np.abs(x))
+
+
+def sign(x: Array) -> Array:
+    """Return -1, 0 or 1; NaN and the sign of zero are kept; x / |x| of a complex number."""
+    if x.dtype.kind == "c":
+        size = np.abs(x)
+        return np.asarray(np.where(size == 0, 0, x / np.where(size == 0, 1, size)))
+    if x.dtype.kind == "f":
+        return np.asarray(np.where((x == 0) | np.isnan(x), x, np.copysign(1, x)))
+    return np.asarray(np.sign(x))
+
+
+def divide(x: Array, y: Array) -> Array:
+    """Return x / y."""
+    return integers.divide(x, y) if x.dtype.kind in "iu" else np.asarray(np.divide(x, y))
+
+
+def remainder(x: Array, y: Array) -> Array:
+    """Return the remainder of x / y rounded towards zero."""
+    return integers.remainder(x, y) if x.dtype.kind in "iu" else np.asarray(np.fmod(x, y))
+
+
+def power(x: Array, y: Array) -> Array:
+    """Return x to the y."""
+    return integers.power(x, y) if x.dtype.kind in "iu" else np.asarray(np.power(x, y))
+
+
+def maximum(x: Array, y: Array) -> Array:
+    """Return the larger; NaN if either is NaN; 0 is larger than -0."""
+    larger = np.asarray(np.maximum(x, y))
+    if x.dtype.kind != "f":
+        return larger
+    zero = larger == 0
+    return np.where(zero & (x == y), x + y, larger) if zero.any() else larger
+
+
+def minimum(x: Array, y: Array) -> Array:
+    """Return the smaller; NaN if either is NaN; -0 is smaller than 0."""
+    smaller = np.asarray(np.minimum(x, y))
+    if x.dtype.kind != "f":
+        return smaller
+    zero = smaller == 0
+    return np.where(zero & (x == y), -(-x - y), smaller) if zero.any() else smaller
