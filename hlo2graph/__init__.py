@@ -1,1 +1,36 @@
-"""hlo2graph: compile HLO text into graphs whose edges are exactly the data-flow hazards."""
+"""hlo2graph: compile HLO text into graphs whose edges are exactly the data-flow hazards.
+
+`parse`, `plan` and `compile` are all there is to call; each is loaded when first used, so that
+importing the package (and asking the command line for help) costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlo2graph.errors import HloError
+    from hlo2graph.pipeline import compile, parse, plan
+
+__version__ = "0.1.0"
+__all__ = ["HloError", "__version__", "compile", "parse", "plan"]
+
+_HOMES = {
+    "HloError": "hlo2graph.errors",
+    "compile": "hlo2graph.pipeline",
+    "parse": "hlo2graph.pipeline",
+    "plan": "hlo2graph.pipeline",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

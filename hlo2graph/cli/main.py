@@ -1,0 +1,96 @@
+"""The command group, and the one place where errors become messages and exit codes.
+
+0 ok; 1 the program is at fault; 2 usage, parse or verify error; 3 the backend is not there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from hlo2graph import __version__
+from hlo2graph.errors import BackendError, HloError
+
+USAGE, NO_BACKEND = 2, 3
+COMMANDS = ("run", "plan", "dot", "fmt")
+
+
+class _Commands(click.Group):
+    """Loads a command's file when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"hlo2graph.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def group() -> None:
+    """Compile HLO text into a graph whose edges are exactly the data-flow hazards.
+
+    FILE is HLO text, as JAX and XLA print it (`lowered.as_text("hlo")`,
+    `compiled.as_text()`, XLA's dumps) or written by hand, or thunk-sequence
+    text, as `plan` prints it. `-` reads stdin. Several modules in one file
+    are split at `// -----` lines.
+
+    \b
+    Exit codes:
+      0  ok
+      1  the program is at fault: a mismatch, slower than asked
+      2  usage, parse or verify error
+      3  the backend asked for is not there
+
+    \b
+    Examples:
+      hlo2graph run model.hlo
+      hlo2graph plan model.hlo --max-buffer-reuse -1
+      hlo2graph dot model.hlo -o model.dot
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; every error ends here, as a message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = group.main(prog_name="hlo2graph", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except HloError as error:
+        code = _failed(str(error), USAGE)
+    except BackendError as error:
+        code = _failed(f"error: {error}", NO_BACKEND)
+    except BrokenPipeError:
+        code = _reader_left()
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        code = _failed(f"error: {named}{error.strerror or error}", USAGE)
+    except MemoryError:
+        code = _failed("error: out of memory", USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        code = _failed("interrupted", 128 + signal.SIGINT)
+    sys.exit(code)
+
+
+def _failed(message: str, code: int) -> int:
+    click.echo(message, err=True)
+    return code
+
+
+def _reader_left() -> int:
+    """Keep Python from flushing into the closed pipe at exit, as `plan FILE | head` leaves it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE

@@ -1,0 +1,84 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import click
+
+from hlo2graph.cli import units
+from hlo2graph.options import FUSE, SCHEDULES, TARGETS, PlanOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+file_argument = click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
+
+output_option = click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write there, whole or not at all, in place of stdout.",
+)
+json_option = click.option(
+    "--json",
+    "json_file",
+    metavar="FILE|-",
+    is_flag=False,
+    flag_value="-",
+    help="Write JSON too; `-` prints it on stdout in place of the text. Several modules: a list.",
+)
+dump_option = click.option(
+    "--dump",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Write the text after every stage to DIR/NN_stage.txt.",
+)
+
+_planning = (
+    click.option(
+        "--target",
+        type=click.Choice(TARGETS),
+        help="What the plan is for; auto is what `run` would take here.  [default: auto]",
+    ),
+    click.option(
+        "--fuse",
+        type=click.Choice(FUSE),
+        help="Fusion of kernels.  [default: none for host, default for sm_NN]",
+    ),
+    click.option(
+        "--schedule",
+        type=click.Choice(SCHEDULES),
+        help="Order by data-flow hazards alone, or each thunk after the one before."
+        "  [default: concurrent]",
+    ),
+    click.option(
+        "--memory-budget",
+        metavar="BYTES",
+        type=units.size,
+        help="Arena size to aim for at the price of `reuse` edges; 4096, 64KiB, 1.5MB.",
+    ),
+    click.option(
+        "--max-buffer-reuse",
+        metavar="N",
+        type=click.IntRange(min=-1),
+        help="How many buffers may be taken over early at the price of a `reuse` edge; "
+        "0 none, -1 any number.  [default: 0]",
+    ),
+)
+
+
+def planning_options(command: F) -> F:
+    """Add the flags that decide a plan; those given come as one argument, `planning`."""
+
+    @wraps(command)
+    def bundled(**options: object) -> object:
+        taken = {name: options.pop(name) for name in PlanOptions.__annotations__}
+        given = {name: value for name, value in taken.items() if value is not None}
+        return command(planning=given, **options)
+
+    for option in reversed(_planning):
+        bundled = option(bundled)
+    return cast(F, bundled)

@@ -1,0 +1,59 @@
+"""`hlo2graph plan`: thunks, slices, edges and allocations."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+import hlo2graph
+from hlo2graph.cli.files import dump_to, emit, joined, modules_in, read_file
+from hlo2graph.cli.options import (
+    dump_option,
+    file_argument,
+    json_option,
+    output_option,
+    planning_options,
+)
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import PlanOptions
+
+
+@click.command("plan")
+@file_argument
+@output_option
+@planning_options
+@json_option
+@dump_option
+def command(
+    file: str,
+    output: str | None,
+    planning: PlanOptions,
+    json_file: str | None,
+    dump: str | None,
+) -> None:
+    """Print the plan of FILE: thunks, slices, edges, allocations.
+
+    The text is a thunk sequence, which `run`, `dot` and `plan` read back. No
+    GPU is needed, whatever the target.
+
+    \b
+    Examples:
+      hlo2graph plan model.hlo
+      hlo2graph plan model.hlo --target sm_90 -o model.thunks
+      hlo2graph plan model.hlo --json - | jq .stats
+      hlo2graph plan model.hlo --memory-budget 64MiB
+    """
+    from hlo2graph.program.text import format_plan
+
+    inputs = modules_in(read_file(file))
+    plans = []
+    for number, part in enumerate(inputs):
+        see = dump_to(dump, str(number) if len(inputs) > 1 else "")
+        with progress("planning"):
+            plans.append(hlo2graph.plan(part.text, filename=part.filename, observe=see, **planning))
+    if json_file is not None:
+        documents = [p.to_json() for p in plans]
+        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
+    if json_file != "-":
+        emit(joined(format_plan(p) for p in plans), output)

@@ -1,0 +1,59 @@
+"""Option values with units: `64MiB`, `500ms`, `50,90,99`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import click
+
+BYTES = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
+
+
+def size(text: str) -> int:
+    """Return bytes: `4096`, `64KiB`, `1.5MB`."""
+    found = QUANTITY.fullmatch(text)
+    if not found or found[2].lower() not in BYTES:
+        raise click.BadParameter(
+            f"{text!r} is no size; write bytes, or a unit, as in 4096, 64KiB, 1.5MB"
+        )
+    return int(float(found[1]) * BYTES[found[2].lower()])
+
+
+def seconds(unit: str) -> Callable[[str], float]:
+    """Return a reader of lengths of time; a bare number is in `unit`."""
+
+    def read(text: str) -> float:
+        found = QUANTITY.fullmatch(text)
+        if not found or (found[2] or unit) not in SECONDS:
+            raise click.BadParameter(
+                f"{text!r} is no length of time; write a number of {unit}, or a unit, as in "
+                "500ms, 2s"
+            )
+        return float(found[1]) * SECONDS[found[2] or unit]
+
+    return read
+
+
+def percentiles(text: str) -> tuple[float, ...]:
+    """Return percentiles as given, commas between: `50,90,99`."""
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(0 <= p <= 100 for p in found):
+        raise click.BadParameter(
+            f"{text!r} is no list of percentiles; write some of 0 to 100, as in 50,90,99"
+        )
+    return found

@@ -1,0 +1,73 @@
+"""What a caller can choose: the planning flags, their values and what they default to.
+
+Imports nothing heavy, so that the command line can name the choices without loading the compiler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from hlo2graph.errors import InputError
+
+TARGETS = ("auto", "host", "sm_80", "sm_90")
+FUSE = ("none", "default")
+SCHEDULES = ("concurrent", "serialize")
+BACKENDS = ("auto", "host", "cuda")
+MATMUL_PRECISIONS = ("default", "high", "highest")
+
+
+class PlanOptions(TypedDict, total=False):
+    """What decides a plan, by keyword; each is a flag of the command line too.
+
+    target: what the plan is for: host, sm_80, sm_90, or auto, what `run` would take here.
+    fuse: none or default; left out, none for host and default for sm_NN.
+    schedule: concurrent (edges are the data's hazards) or serialize (each thunk waits for the
+        one before).
+    memory_budget: bytes that the arena should fit into, at the price of reuse edges.
+    max_buffer_reuse: how many values may take over bytes in use at the price of an edge: 0 none,
+        -1 any number.
+    """
+
+    target: str
+    fuse: str | None
+    schedule: str
+    memory_budget: int | None
+    max_buffer_reuse: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """PlanOptions with its defaults, checked."""
+
+    target: str = "auto"
+    fuse: str | None = None
+    schedule: str = "concurrent"
+    memory_budget: int | None = None
+    max_buffer_reuse: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("target", self.target, TARGETS)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        if self.fuse is not None:
+            check_choice("fuse", self.fuse, FUSE)
+        if self.max_buffer_reuse < -1:
+            raise InputError(f"max_buffer_reuse is -1, 0 or more, not {self.max_buffer_reuse}")
+        if self.memory_budget is not None and self.memory_budget < 0:
+            raise InputError(f"memory_budget is a number of bytes, not {self.memory_budget}")
+
+    @property
+    def machine(self) -> str:
+        """The target that `auto` stands for here: the host, while it is the only backend."""
+        return "host" if self.target == "auto" else self.target
+
+    @property
+    def fusion(self) -> str:
+        """The fusion asked for, or what the target takes by itself."""
+        return self.fuse or ("none" if self.machine == "host" else "default")
+
+
+def check_choice(option: str, given: str, allowed: tuple[str, ...]) -> None:
+    """Raise InputError unless `given` is one of the values that the option has."""
+    if given not in allowed:
+        raise InputError(f"{option} is one of {', '.join(allowed)}, not {given!r}")

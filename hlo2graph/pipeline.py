@@ -1,0 +1,153 @@
+"""The whole way, one line a stage: text in; a Plan, or something to call, out.
+
+After each stage an observer may see `(name, text)`; `--dump` and the golden tests are observers,
+so tests see what users see. Nothing is turned into text unless somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, Unpack
+
+from hlo2graph import frontend
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.errors import BackendError, InputError
+from hlo2graph.hlo import Module
+from hlo2graph.hlo.printer import format_module
+from hlo2graph.options import (
+    BACKENDS,
+    MATMUL_PRECISIONS,
+    Options,
+    PlanOptions,
+    check_choice,
+)
+from hlo2graph.passes.fuse import fuse
+from hlo2graph.program.bind import make_plan
+from hlo2graph.program.buffers import BufferAssignment, assign_buffers
+from hlo2graph.program.lower import lower
+from hlo2graph.program.place_copies import place_copies
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.program_text import format_buffers, format_program
+from hlo2graph.program.text import format_plan
+from hlo2graph.program.thunks import Program
+
+Observer: TypeAlias = Callable[[str, str], None]
+Pass: TypeAlias = Callable[[Module], Module]
+Stage: TypeAlias = Module | Program | BufferAssignment | Plan
+
+PASSES: dict[str, tuple[Pass, ...]] = {"none": (), "default": (fuse,)}
+
+
+def parse(text: str, filename: str = "<string>", verify: bool = True) -> Module:
+    """Return the HLO module that `text` holds.
+
+    Raises HloError, with the place in the text, where it is no HLO, or (with `verify`) no legal
+    HLO; also for StableHLO and for several modules in one text.
+    """
+    module = frontend.parse(text, filename)
+    return frontend.verify(module) if verify else module
+
+
+def plan(
+    program: Module | Plan | str,
+    *,
+    filename: str = "<string>",
+    observe: Observer | None = None,
+    **options: Unpack[PlanOptions],
+) -> Plan:
+    """Return thunks, slices and edges for an HLO module, given as such or as text.
+
+    Thunk-sequence text, and a Plan, are planned already; no planning option applies to them.
+    Raises HloError.
+    """
+    if isinstance(program, Plan) or (isinstance(program, str) and frontend.is_plan(program)):
+        return _planned_before(program, filename, observe, options)
+    chosen = Options(**options)
+    see = _seen_by(observe)
+
+    module = frontend.parse(program, filename) if isinstance(program, str) else program
+    see("parse", module)
+    module = frontend.verify(module)
+    see("verify", module)
+    for rewrite in PASSES[chosen.fusion]:
+        module = rewrite(module)
+        see(rewrite.__name__, module)
+    lowered = lower(module)
+    see("lower", lowered)
+    lowered = place_copies(lowered)
+    see("place_copies", lowered)
+    buffers = assign_buffers(
+        lowered,
+        memory_budget=chosen.memory_budget,
+        max_buffer_reuse=chosen.max_buffer_reuse,
+        schedule=chosen.schedule,
+    )
+    see("buffers", buffers)
+    made = make_plan(
+        lowered, buffers, target=chosen.machine, fuse=chosen.fusion, schedule=chosen.schedule
+    )
+    see("plan", made)
+    return made
+
+
+def compile(
+    program: Module | Plan | str,
+    backend: str = "auto",
+    matmul_precision: str = "default",
+    *,
+    elided: str | None = None,
+    filename: str = "<string>",
+    observe: Observer | None = None,
+    **options: Unpack[PlanOptions],
+) -> HostExecutable:
+    """Return a callable that runs the program: leaves of the parameters in, result leaves out.
+
+    backend: host, cuda, or auto, the best there is here.
+    matmul_precision: what dots may round to on cuda; the host always computes in full.
+    elided: stand-ins for constants that the text left out, zeros or random:SEED; None refuses
+        such a program.
+    Raises HloError, or BackendError where the backend is not there.
+    """
+    check_choice("backend", backend, BACKENDS)
+    check_choice("matmul_precision", matmul_precision, MATMUL_PRECISIONS)
+    if backend == "cuda":
+        raise BackendError(
+            "this version has no cuda backend yet; --backend host runs the same plan with NumPy, "
+            "and `hlo2graph plan --target sm_90` shows the plan for a GPU"
+        )
+    made = plan(program, filename=filename, observe=observe, **options)
+    return HostExecutable(made, elided=elided)
+
+
+def _planned_before(
+    program: Plan | str, filename: str, observe: Observer | None, options: PlanOptions
+) -> Plan:
+    if options:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+        raise InputError(f"{flags}: a thunk sequence is planned already; plan its HLO instead")
+    made = program if isinstance(program, Plan) else frontend.parse_plan(program, filename)
+    _seen_by(observe)("plan", made)
+    return made
+
+
+def _seen_by(observe: Observer | None) -> Callable[[str, Stage], None]:
+    """Return what shows a stage's result to the observer, as text."""
+    if observe is None:
+        return lambda _name, _stage: None
+
+    def see(name: str, stage: Stage) -> None:
+        observe(name, _text(stage))
+
+    return see
+
+
+def _text(stage: Stage) -> str:
+    match stage:
+        case Module():
+            return format_module(stage)
+        case Program():
+            return format_program(stage)
+        case BufferAssignment():
+            return format_buffers(stage)
+        case Plan():
+            return format_plan(stage)
