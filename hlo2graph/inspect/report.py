@@ -1,0 +1,188 @@
+"""What `run` prints: plain text, columns aligned, each figure with its mode."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from hlo2graph.inspect.figures import bytes_text, columns, plural, time_text
+from hlo2graph.inspect.self_check import Check
+from hlo2graph.inspect.summary import Summary
+from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
+from hlo2graph.inspect.verdict import doubts, host_verdict, interval
+from hlo2graph.program.plan import Bound, Plan
+from hlo2graph.program.stats import PlanStats
+
+SHOWN = 12  # result leaves, or input leaves, that are listed one by one
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A step of getting the program ready, and the seconds it took."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Everything that one run found.
+
+    machine: what it ran on, in words. settings: what else decided the figures (`matmul tf32`).
+    seed: of random inputs; None where all were given. verdict: sentences, of the backend's own
+    making where `timings` are not the host's.
+    """
+
+    plan: Plan
+    stats: PlanStats
+    backend: str
+    machine: str
+    seed: int | None
+    results: tuple[Summary, ...]
+    checks: tuple[Check, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    timings: Timings | None = None
+    settings: tuple[str, ...] = ()
+    verdict: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Every check held."""
+        return all(c.ok for c in self.checks)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdict, in words."""
+        if self.timings is None:
+            return self.verdict
+        if self.verdict:
+            return (*self.verdict, *doubts(self.timings))
+        return host_verdict(self.timings, self.stats.nodes, self.stats.width)
+
+
+def report_text(report: RunReport) -> str:
+    """Return the report, without a final line break."""
+    blocks = [
+        [_header(report)],
+        [
+            *_labelled("inputs", [_inputs(report.plan.inputs)]),
+            *_labelled("results", _results(report.results)),
+            *_labelled("check", [_check(c) for c in report.checks]),
+            *_labelled("plan", _plan(report)),
+            *_labelled("built", _stages(report.stages)),
+        ],
+    ]
+    if report.timings is not None:
+        blocks.append(_table(report.timings))
+    if report.sentences:
+        blocks.append([line for s in report.sentences for line in wrap(s, WIDTH - 2)])
+    head, *rest = blocks
+    body = ["\n".join(f"  {line}".rstrip() for line in block) for block in rest]
+    return "\n".join([*head, *body[:1], *(f"\n{block}" for block in body[1:])])
+
+
+def _header(report: RunReport) -> str:
+    plan = report.plan
+    settings = [
+        f"fuse {plan.fuse}",
+        *report.settings,
+        plan.schedule,
+        "inputs given" if report.seed is None else f"seed {report.seed}",
+    ]
+    target = "" if plan.target == "host" else f" · target {plan.target}"
+    return f"{plan.name}   {report.backend}: {report.machine}{target} · {' · '.join(settings)}"
+
+
+def _labelled(label: str, lines: Sequence[str]) -> list[str]:
+    wrapped = [piece for line in lines for piece in _hanging(line)]
+    return [f"{label if not at else '':<9}{line}" for at, line in enumerate(wrapped)]
+
+
+def _hanging(line: str) -> list[str]:
+    return wrap(line, WIDTH - 11, subsequent_indent="  ", break_long_words=False) or [""]
+
+
+def _inputs(inputs: Sequence[Bound]) -> str:
+    if not inputs:
+        return "none"
+    shown = [f"{b.name} {b.shape.without_layout_text()}" for b in inputs[:SHOWN]]
+    if len(inputs) > SHOWN:
+        shown.append(f"and {len(inputs) - SHOWN} more")
+    return f"{len(inputs)}, {bytes_text(sum(b.shape.size for b in inputs))}: {', '.join(shown)}"
+
+
+def _results(results: Sequence[Summary]) -> list[str]:
+    if not results:
+        return ["none"]
+    rows = [(r.name, r.shape.without_layout_text(), str(r)) for r in results[:SHOWN]]
+    lines = columns(rows, left=3)
+    if len(results) > SHOWN:
+        rest = results[SHOWN:]
+        nans = sum(r.nans for r in rest)
+        lines.append(f"and {len(rest)} more{f', with {nans:,} NaN' if nans else ''}")
+    return lines
+
+
+def _check(check: Check) -> str:
+    if not check.comparisons:
+        if check.ok:
+            return f"equal to {check.against}, bit for bit ({plural(check.runs, 'run')})"
+        return f"FAILED: differs from {check.against} ({plural(check.runs, 'run')})"
+    if check.ok:
+        return f"equal to {check.against}: {check.worst}"
+    wrong = [c for c in check.comparisons if not c.ok]
+    more = f"; {plural(len(wrong), 'result')} of {len(check.comparisons)} differ"
+    return f"FAILED: differs from {check.against}: {wrong[0]}{more if len(wrong) > 1 else ''}"
+
+
+def _plan(report: RunReport) -> list[str]:
+    stats, arena = report.stats, report.plan.arena
+    hazards = Counter(str(edge.hazard) for edge in report.plan.body.edges)
+    listed = ", ".join(f"{count:,} {name}" for name, count in hazards.most_common())
+    return [
+        f"{plural(stats.nodes, 'thunk')}, {plural(stats.edges, 'edge')}"
+        f"{f' ({listed})' if listed else ''}, width {stats.width}, "
+        f"critical path {stats.critical_path}",
+        f"arena {bytes_text(arena.size)} (lower bound {bytes_text(arena.lower_bound)}, "
+        f"sum of buffers {bytes_text(arena.sum)})",
+    ]
+
+
+def _stages(stages: Sequence[Stage]) -> list[str]:
+    if not stages:
+        return []
+    parts = [f"{s.name} {time_text(s.seconds)}" for s in stages]
+    return [f"{', '.join(parts)}; together {time_text(sum(s.seconds for s in stages))}"]
+
+
+def _table(timings: Timings) -> list[str]:
+    with_enqueue = any(m.enqueue is not None for m in timings.modes)
+    with_device = any(m.device is not None for m in timings.modes)
+    head = ["", plural(timings.rounds, "round"), *(["enqueue"] if with_enqueue else [])]
+    head += [*(["device"] if with_device else []), *_percentile_heads(timings), "", ""]
+    rows = [head]
+    for timing, ratio in zip(timings.modes, timings.ratios, strict=True):
+        row = [timing.mode.name, timing.mode.how]
+        row += [_known(timing.enqueue)] if with_enqueue else []
+        row += [_known(timing.device)] if with_device else []
+        row += [time_text(timing.percentile(p)) for p in timings.percentiles]
+        rows.append([*row, *_ratio_cells(timing, ratio, timings)])
+    return columns(rows, left=2)
+
+
+def _percentile_heads(timings: Timings) -> list[str]:
+    heads = [f"p{p:g}" for p in timings.percentiles]
+    return [f"latency {heads[0]}", *heads[1:]] if heads else []
+
+
+def _known(seconds: float | None) -> str:
+    return "-" if seconds is None else time_text(seconds)
+
+
+def _ratio_cells(timing: ModeTiming, ratio: Ratio, timings: Timings) -> list[str]:
+    if timing is timings.modes[0]:
+        return ["1.00x", ""]
+    return [f"{ratio.value:.2f}x", f"({interval(ratio)})"]

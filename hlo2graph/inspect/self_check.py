@@ -1,0 +1,54 @@
+"""Running a plan in other orders that its edges allow, and asking for the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.compare import Comparison, same_bits
+from hlo2graph.ops.spec import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The results held against a reference.
+
+    against: what the reference is, in words. `comparisons` are by result leaf; where it is empty,
+    the claim was equality bit for bit, and `ok` says whether it held in all `runs`.
+    """
+
+    against: str
+    runs: int
+    ok: bool
+    comparisons: tuple[Comparison, ...] = ()
+
+    @staticmethod
+    def of(against: str, comparisons: tuple[Comparison, ...]) -> Check:
+        """Make the check that these comparisons are."""
+        return Check(against, 1, all(c.ok for c in comparisons), comparisons)
+
+    @property
+    def worst(self) -> Comparison:
+        """The comparison furthest from its reference, wrong ones first."""
+        return max(self.comparisons, key=lambda c: (not c.ok, c.worst))
+
+
+def check_orders(
+    executable: HostExecutable,
+    args: Sequence[object],
+    want: Sequence[Array],
+    *,
+    seed: int = 0,
+    runs: int = 4,
+    threads: int = 2,
+) -> tuple[Check, ...]:
+    """Run in `runs` random orders, and `runs` times on a pool; `want` is program order's result."""
+    rng = Random(seed)
+    shuffled = [same_bits(executable.run_random(rng, args), want) for _ in range(runs)]
+    pooled = [same_bits(executable.run_parallel(args, threads), want) for _ in range(runs)]
+    return (
+        Check("program order, in random orders", runs, all(shuffled)),
+        Check(f"program order, on {threads} threads", runs, all(pooled)),
+    )
