@@ -1,1 +1,33 @@
 """The one op table: an OpSpec per opcode, a file per family."""
+
+from hlo2graph.ops.asynchronous import ASYNCHRONOUS
+from hlo2graph.ops.contraction import CONTRACTION
+from hlo2graph.ops.conversion import CONVERSION
+from hlo2graph.ops.dynamic import DYNAMIC
+from hlo2graph.ops.elementwise import ELEMENTWISE
+from hlo2graph.ops.indexing import INDEXING
+from hlo2graph.ops.reduction import REDUCTION
+from hlo2graph.ops.selection import SELECTION
+from hlo2graph.ops.shaping import SHAPING
+from hlo2graph.ops.sorting import SORTING
+from hlo2graph.ops.spec import OpSpec
+from hlo2graph.ops.structure import STRUCTURE
+from hlo2graph.ops.window import WINDOW
+
+FAMILIES: tuple[tuple[OpSpec, ...], ...] = (
+    CONTRACTION,
+    INDEXING,
+    REDUCTION,
+    SORTING,
+    WINDOW,
+    ASYNCHRONOUS,
+    CONVERSION,
+    DYNAMIC,
+    ELEMENTWISE,
+    SELECTION,
+    SHAPING,
+    STRUCTURE,
+)
+OPS: dict[str, OpSpec] = {spec.opcode: spec for family in FAMILIES for spec in family}
+
+__all__ = ["FAMILIES", "OPS"]

@@ -194,13 +194,17 @@ def _randomly_rounded(x: Array, random: Array, target: DType) -> Array:
 def _randomly_shortened(x: Array, random: Array, target: DType) -> Array:
     """Add random bits below the last kept one, then cut off."""
     source = dtype_of(x)
-    dropped = ml_dtypes.finfo(source.numpy).nmant - ml_dtypes.finfo(target.numpy).nmant
+    dropped = _mantissa_bits(source) - _mantissa_bits(target)
     if dropped <= 0:
         return converted(x, target)
     bits = np.ascontiguousarray(x).reshape(x.shape).view(random.dtype)
     mask = random.dtype.type((1 << dropped) - 1)
     cut = ((bits + (random & mask)) & ~mask).view(x.dtype)
     return converted(np.where(np.isfinite(widen(x)), cut, x), target)
+
+
+def _mantissa_bits(dtype: DType) -> int:
+    return int(ml_dtypes.finfo(dtype.numpy).nmant)  # type: ignore[no-untyped-call]
 
 
 CONVERSION: tuple[OpSpec, ...] = (

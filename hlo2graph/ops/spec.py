@@ -23,6 +23,10 @@ class Evaluator(Protocol):
         """All computations that can be called."""
         ...
 
+    def operand_shapes(self, instr: Instruction) -> tuple[AnyShape, ...]:
+        """Return the shapes, with layouts, of the operands of the instruction being run."""
+        ...
+
     def __call__(self, computation: str, arguments: Sequence[HostValue]) -> HostValue:
         """Return the computation's result.
 

@@ -1,0 +1,266 @@
+"""Operations that hold a program together: parameter, constant, tuple, call, while, ...
+
+Most of them are gone after lowering; here each still has its shape rule and its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hlo2graph.hlo import (
+    DTYPES,
+    AnyLiteral,
+    AnyShape,
+    Instruction,
+    Literal,
+    Shape,
+    TupleShape,
+)
+from hlo2graph.ops.expect import (
+    array,
+    arrays,
+    callee,
+    found,
+    gives,
+    integer,
+    integers,
+    refuse,
+    same,
+    takes,
+    token,
+    tuple_of,
+)
+from hlo2graph.ops.region import is_elementwise_region
+from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, Lowering, OpSpec
+
+_PRED, _S32, _TOKEN = Shape(DTYPES["pred"]), Shape(DTYPES["s32"]), Shape(DTYPES["token"])
+_U32 = Shape(DTYPES["u32"])
+
+
+def _infer_written(instr: Instruction, _: Sequence[AnyShape], __: Computations) -> AnyShape:
+    return instr.shape
+
+
+def _infer_first(_: Instruction, operands: Sequence[AnyShape], __: Computations) -> AnyShape:
+    return operands[0]
+
+
+def _first(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostValue:
+    return operands[0]
+
+
+def _token(_: Instruction, __: Sequence[HostValue], ___: Evaluator) -> Array:
+    return np.zeros((), np.uint8)
+
+
+def _constant(instr: Instruction, _: Sequence[HostValue], __: Evaluator) -> HostValue:
+    assert instr.payload is not None
+    assert not isinstance(instr.payload, int)
+    return _arrays_of(instr.payload)
+
+
+def _arrays_of(literal: AnyLiteral) -> HostValue:
+    if isinstance(literal, tuple):
+        return tuple(_arrays_of(part) for part in literal)
+    assert literal.array is not None, "an elided constant is refused before it runs"
+    return literal.array
+
+
+def _literals(literal: int | AnyLiteral | None) -> Iterator[Literal]:
+    if isinstance(literal, tuple):
+        for part in literal:
+            yield from _literals(part)
+    elif isinstance(literal, Literal):
+        yield literal
+
+
+def _why_not_constant(instr: Instruction) -> str | None:
+    if any(literal.is_elided for literal in _literals(instr.payload)):
+        return "has values that the text leaves out as {...}"
+    return None
+
+
+def _infer_tuple(_: Instruction, operands: Sequence[AnyShape], __: Computations) -> AnyShape:
+    return TupleShape(tuple(operands))
+
+
+def _tuple(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostValue:
+    return tuple(operands)
+
+
+def _infer_element(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    parts = tuple_of(instr, operands[0]).parts
+    index = integer(instr, "index")
+    if not 0 <= index < len(parts):
+        refuse(instr, f"takes element {index} of a tuple of {len(parts)}")
+    return parts[index]
+
+
+def _element(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    return operands[0][integer(instr, "index")]
+
+
+def _infer_call(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> AnyShape:
+    called = callee(instr, _target(instr), known)
+    takes(instr, called, operands)
+    return called.result.shape
+
+
+def _call(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
+    return evaluate(str(instr.attrs[_target(instr)]), operands)
+
+
+def _target(instr: Instruction) -> str:
+    return "to_apply" if instr.opcode == "call" else "calls"
+
+
+def _infer_while(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> AnyShape:
+    state = operands[0]
+    condition, body = callee(instr, "condition", known), callee(instr, "body", known)
+    takes(instr, condition, operands)
+    gives(instr, condition, _PRED)
+    takes(instr, body, operands)
+    gives(instr, body, state)
+    return state
+
+
+def _while(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
+    condition, body = str(instr.attrs["condition"]), str(instr.attrs["body"])
+    state = operands[0]
+    while np.asarray(evaluate(condition, [state])).item():
+        state = evaluate(body, [state])
+    return state
+
+
+def _branches(instr: Instruction) -> tuple[str, ...]:
+    """Return the branches in the order of their arguments; of a pred, true's comes first."""
+    listed = instr.attrs.get("branch_computations")
+    if isinstance(listed, tuple):
+        return tuple(str(name) for name in listed)
+    both = (instr.attrs.get("true_computation"), instr.attrs.get("false_computation"))
+    return tuple(name for name in both if isinstance(name, str))
+
+
+def _infer_conditional(
+    instr: Instruction, operands: Sequence[AnyShape], known: Computations
+) -> AnyShape:
+    selector, *given = operands
+    names = _branches(instr)
+    by_number = "branch_computations" in instr.attrs
+    if not by_number and len(names) != 2:
+        refuse(instr, "needs branch_computations, or true_computation and false_computation")
+    if not names or len(names) != len(given):
+        refuse(instr, f"has {len(names)} branches, but {len(given)} arguments for them")
+    kind = array(instr, selector, "selector")
+    if not kind.compatible(_PRED) and not (by_number and kind.compatible(_S32)):
+        wanted = "s32[] or pred[]" if by_number else "pred[]"
+        refuse(instr, f"needs {wanted} as its selector, got {kind.without_layout_text()}")
+    if kind.compatible(_PRED) and len(names) != 2:
+        refuse(instr, f"on a pred has two branches, got {len(names)}")
+    branches = [found(instr, name, known) for name in names]
+    for branch, argument in zip(branches, given, strict=True):
+        takes(instr, branch, [argument])
+        gives(instr, branch, branches[0].result.shape)
+    return branches[0].result.shape
+
+
+def _conditional(
+    instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator
+) -> HostValue:
+    names = _branches(instr)
+    selector = np.asarray(operands[0])
+    last = len(names) - 1
+    index = int(not selector) if selector.dtype == np.bool_ else int(selector)
+    at = index if 0 <= index <= last else last
+    return evaluate(names[at], [operands[at + 1]])
+
+
+def _infer_map(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> Shape:
+    shapes = arrays(instr, operands)
+    first = shapes[0]
+    called = callee(instr, "to_apply", known)
+    takes(instr, called, [Shape(shape.dtype) for shape in shapes])
+    for at, shape in enumerate(shapes):
+        same(instr, Shape(first.dtype, shape.dims), first, f"the dimensions of operand {at}")
+    if integers(instr, "dimensions", tuple(range(first.rank))) != tuple(range(first.rank)):
+        refuse(instr, f"must map over all {first.rank} dimensions, in order")
+    result = array(instr, called.result.shape, f"result of {called.name}")
+    gives(instr, called, Shape(result.dtype))
+    return Shape(result.dtype, first.dims, dynamic=first.dynamic)
+
+
+def _map(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
+    name = str(instr.attrs["to_apply"])
+    shape = instr.shape
+    assert isinstance(shape, Shape)
+    given = [np.asarray(x) for x in operands]
+    if is_elementwise_region(evaluate.computations, name):
+        return np.broadcast_to(np.asarray(evaluate(name, given)), shape.dims)
+    out = np.empty(shape.dims, shape.dtype.numpy)
+    for at in np.ndindex(*shape.dims):
+        out[at] = evaluate(name, [np.asarray(x[at]) for x in given])
+    return out
+
+
+def _infer_after_all(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
+    for shape in operands:
+        token(instr, shape)
+    return _TOKEN
+
+
+def _infer_add_dependency(
+    instr: Instruction, operands: Sequence[AnyShape], _: Computations
+) -> AnyShape:
+    token(instr, operands[1], "second operand")
+    return operands[0]
+
+
+def _infer_id(_: Instruction, __: Sequence[AnyShape], ___: Computations) -> Shape:
+    return _U32
+
+
+def _id(_: Instruction, __: Sequence[HostValue], ___: Evaluator) -> Array:
+    return np.zeros((), np.uint32)
+
+
+_STRUCTURE = Lowering.STRUCTURE
+_ANY = (0, None)
+
+
+STRUCTURE: tuple[OpSpec, ...] = (
+    OpSpec(
+        "parameter",
+        0,
+        _infer_written,
+        _first,
+        frozenset({"parameter_replication"}),
+        lowering=_STRUCTURE,
+    ),
+    OpSpec(
+        "constant", 0, _infer_written, _constant, lowering=_STRUCTURE, why_not=_why_not_constant
+    ),
+    OpSpec("tuple", _ANY, _infer_tuple, _tuple, lowering=_STRUCTURE),
+    OpSpec(
+        "get-tuple-element", 1, _infer_element, _element, frozenset({"index"}), lowering=_STRUCTURE
+    ),
+    OpSpec("call", _ANY, _infer_call, _call, frozenset({"to_apply"}), lowering=_STRUCTURE),
+    OpSpec("fusion", _ANY, _infer_call, _call, frozenset({"calls", "kind"})),
+    OpSpec("while", 1, _infer_while, _while, frozenset({"condition", "body"}), lowering=_STRUCTURE),
+    OpSpec(
+        "conditional",
+        (2, None),
+        _infer_conditional,
+        _conditional,
+        frozenset({"branch_computations", "true_computation", "false_computation"}),
+        lowering=_STRUCTURE,
+    ),
+    OpSpec("map", (1, None), _infer_map, _map, frozenset({"to_apply", "dimensions"})),
+    OpSpec("after-all", _ANY, _infer_after_all, _token, lowering=_STRUCTURE),
+    OpSpec("add-dependency", 2, _infer_add_dependency, _first, lowering=_STRUCTURE),
+    OpSpec("opt-barrier", 1, _infer_first, _first, lowering=_STRUCTURE),
+    OpSpec("domain", 1, _infer_first, _first, frozenset({"domain"}), lowering=_STRUCTURE),
+    OpSpec("partition-id", 0, _infer_id, _id),
+    OpSpec("replica-id", 0, _infer_id, _id),
+)
