@@ -1,0 +1,309 @@
+"""dot and ragged-dot.
+
+Follows the OpenXLA sections DotGeneral and RaggedDot. The result is [batch, lhs free, rhs free].
+Floats narrower than float32 multiply and accumulate in float32; integers wrap in the result's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
+from hlo2graph.ops.checks import (
+    as_arrays,
+    attr_dims,
+    fail,
+    host_arrays,
+    require,
+    same_but_precision,
+)
+from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
+
+EXACT = 2**53  # every integer up to here is a float64
+
+
+@dataclass(frozen=True, slots=True)
+class DotDims:
+    """The parts that dimensions play; `free` are those of neither batch nor contraction."""
+
+    lhs_batch: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+    lhs_contract: tuple[int, ...]
+    rhs_contract: tuple[int, ...]
+    lhs_free: tuple[int, ...]
+    rhs_free: tuple[int, ...]
+
+
+def dot_dims(
+    instr: Instruction, lhs_rank: int, rhs_rank: int, rhs_group: tuple[int, ...] = ()
+) -> DotDims:
+    """Return the dimensions' parts, as the attributes have them; `rhs_group` are never free."""
+    lhs_batch = attr_dims(instr, "lhs_batch_dims", lhs_rank)
+    rhs_batch = attr_dims(instr, "rhs_batch_dims", rhs_rank)
+    lhs_contract = attr_dims(instr, "lhs_contracting_dims", lhs_rank)
+    rhs_contract = attr_dims(instr, "rhs_contracting_dims", rhs_rank)
+    for side, batch, contract in (
+        ("lhs", lhs_batch, lhs_contract),
+        ("rhs", rhs_batch, rhs_contract),
+    ):
+        both = set(batch) & set(contract)
+        require(instr, not both, f"{side} dimension {min(both, default=0)} both batch and contract")
+    lhs_free = tuple(d for d in range(lhs_rank) if d not in lhs_batch + lhs_contract)
+    rhs_free = tuple(d for d in range(rhs_rank) if d not in rhs_batch + rhs_contract + rhs_group)
+    return DotDims(lhs_batch, rhs_batch, lhs_contract, rhs_contract, lhs_free, rhs_free)
+
+
+def _check_pairs(instr: Instruction, lhs: Shape, rhs: Shape, dims: DotDims) -> None:
+    for word, left, right in (
+        ("batch", dims.lhs_batch, dims.rhs_batch),
+        ("contracting", dims.lhs_contract, dims.rhs_contract),
+    ):
+        require(
+            instr,
+            len(left) == len(right),
+            f"lhs has {len(left)} {word} dimensions, rhs {len(right)}",
+        )
+        for a, b in zip(left, right, strict=True):
+            require(
+                instr,
+                lhs.dims[a] == rhs.dims[b],
+                f"{word} dimensions differ in size: {lhs} has {lhs.dims[a]} at {a}, "
+                f"{rhs} has {rhs.dims[b]} at {b}",
+            )
+
+
+def product_type(instr: Instruction, lhs: Shape, rhs: Shape) -> DType:
+    """Return the element type of a sum of products: the written one, where it is wide enough."""
+    for shape in (lhs, rhs):
+        if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE):
+            fail(instr, f"does not take {shape}")
+    alike = same_but_precision(lhs.dtype, rhs.dtype) or (
+        lhs.dtype.is_integer and rhs.dtype.is_integer
+    )
+    require(instr, alike, f"operands must have like element types, got {lhs} and {rhs}")
+    inferred = max(lhs.dtype, rhs.dtype, key=lambda t: t.bits)
+    written = instr.shape.dtype if isinstance(instr.shape, Shape) else inferred
+    if written is inferred or (written.is_float and inferred.is_float):
+        return written
+    wider = written.bits >= inferred.bits and written.kind not in (Kind.TOKEN, Kind.OPAQUE)
+    require(
+        instr,
+        wider,
+        f"the result's element type must be at least as wide as {inferred}, it is {written}",
+    )
+    return written
+
+
+def _infer_dot(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    lhs, rhs = as_arrays(instr, operands[:2])
+    dims = dot_dims(instr, lhs.rank, rhs.rank)
+    _check_pairs(instr, lhs, rhs, dims)
+    sizes = (
+        *(lhs.dims[d] for d in dims.lhs_batch),
+        *(lhs.dims[d] for d in dims.lhs_free),
+        *(rhs.dims[d] for d in dims.rhs_free),
+    )
+    return Shape(product_type(instr, lhs, rhs), sizes)
+
+
+def widen(lhs: Array, rhs: Array, result: DType, depth: int) -> tuple[Array, Array]:
+    """Return the operands in a type in which `depth` products sum right.
+
+    Integers go through float64, and so through BLAS, where no sum can leave its exact range.
+    """
+    if result.kind in (Kind.SIGNED, Kind.UNSIGNED) and lhs.dtype.kind != "b":
+        bound = max(depth, 1) * max(_largest(lhs) * _largest(rhs), 1)
+        work: np.dtype[Any] = np.dtype(np.float64 if bound < EXACT else np.int64)
+    elif result.is_complex or lhs.dtype.kind == "c":
+        work = np.result_type(lhs.dtype, result.numpy)
+    elif result.is_float or lhs.dtype.kind not in "biu":
+        wide = np.float64 in (lhs.dtype.type, rhs.dtype.type, result.numpy.type)
+        work = np.dtype(np.float64 if wide else np.float32)
+    else:
+        work = result.numpy
+    return lhs.astype(work, copy=False), rhs.astype(work, copy=False)
+
+
+def _largest(array: Array) -> int:
+    if not array.size:
+        return 0
+    return max(abs(int(array.max())), abs(int(array.min())))
+
+
+def narrow(total: Array, result: DType) -> Array:
+    """Return `total` in the result's type; integers wrap."""
+    if result.is_integer and total.dtype.kind == "f":
+        total = total.astype(np.int64)
+    return total.astype(result.numpy, copy=False)
+
+
+def contract(lhs: Array, rhs: Array, dims: DotDims, result: DType) -> Array:
+    """Return the products of `lhs` and `rhs` summed over the contracting dimensions."""
+    depth = prod(lhs.shape[d] for d in dims.lhs_contract)
+    lhs, rhs = widen(lhs, rhs, result, depth)
+    batch = tuple(lhs.shape[d] for d in dims.lhs_batch)
+    rows = tuple(lhs.shape[d] for d in dims.lhs_free)
+    columns = tuple(rhs.shape[d] for d in dims.rhs_free)
+    left = lhs.transpose(*dims.lhs_batch, *dims.lhs_free, *dims.lhs_contract)
+    right = rhs.transpose(*dims.rhs_batch, *dims.rhs_contract, *dims.rhs_free)
+    total = np.matmul(
+        left.reshape(prod(batch), prod(rows), depth),
+        right.reshape(prod(batch), depth, prod(columns)),
+    )
+    return narrow(total, result).reshape(*batch, *rows, *columns)
+
+
+def _dot(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    lhs, rhs = host_arrays(operands)
+    assert isinstance(instr.shape, Shape)
+    return contract(lhs, rhs, dot_dims(instr, lhs.ndim, rhs.ndim), instr.shape.dtype)
+
+
+def _dense_only(instr: Instruction) -> str | None:
+    return "structured sparsity is not supported" if "sparsity" in instr.attrs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """A ragged dot's parts: the ragged lhs dimension, the rhs group dimension if there is one.
+
+    `prefix` are the lhs dimensions that lead the ragged one in the group sizes.
+    """
+
+    dims: DotDims
+    ragged: int
+    group: tuple[int, ...]
+    prefix: tuple[int, ...]
+
+
+def _ragged(instr: Instruction, lhs_rank: int, rhs_rank: int) -> Ragged:
+    ragged = attr_dims(instr, "lhs_ragged_dims", lhs_rank, needed=True)
+    require(instr, len(ragged) == 1, f"takes one ragged dimension, got {len(ragged)}")
+    group = attr_dims(instr, "rhs_group_dims", rhs_rank)
+    dims = dot_dims(instr, lhs_rank, rhs_rank, group)
+    (at,) = ragged
+    free = at in dims.lhs_free
+    require(
+        instr,
+        len(group) == (1 if free else 0),
+        f"takes {'one rhs group dimension' if free else 'no rhs group dimensions'} where the "
+        f"ragged dimension is {_part(dims, at)}, got {len(group)}",
+    )
+    taken = set(group) & {*dims.rhs_batch, *dims.rhs_contract}
+    require(instr, not taken, "the rhs group dimension is also a batch or contracting one")
+    order = next(part for part in (dims.lhs_batch, dims.lhs_contract, dims.lhs_free) if at in part)
+    leading = () if at in dims.lhs_batch else dims.lhs_batch
+    return Ragged(dims, at, group, (*leading, *order[: order.index(at)]))
+
+
+def _part(dims: DotDims, at: int) -> str:
+    if at in dims.lhs_batch:
+        return "a batch one"
+    return "a contracting one" if at in dims.lhs_contract else "a free one"
+
+
+def _infer_ragged(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    lhs, rhs, sizes = as_arrays(instr, operands)
+    parts = _ragged(instr, lhs.rank, rhs.rank)
+    _check_pairs(instr, lhs, rhs, parts.dims)
+    require(instr, sizes.dtype.is_integer, f"group sizes must be integers, got {sizes}")
+    prefix = tuple(lhs.dims[d] for d in parts.prefix)
+    require(
+        instr,
+        sizes.rank == 1 or (sizes.rank == len(prefix) + 1 and sizes.dims[:-1] == prefix),
+        f"group sizes must be [{','.join(map(str, (*prefix, 'groups')))}], got {sizes}",
+    )
+    groups = sizes.dims[-1]
+    for d in parts.group:
+        require(
+            instr,
+            rhs.dims[d] == groups,
+            f"rhs has {rhs.dims[d]} groups, the group sizes {groups}",
+        )
+    lead = (groups,) if parts.ragged in parts.dims.lhs_contract else ()
+    dims = (
+        *lead,
+        *(lhs.dims[d] for d in (*parts.dims.lhs_batch, *parts.dims.lhs_free)),
+        *(rhs.dims[d] for d in parts.dims.rhs_free),
+    )
+    return Shape(product_type(instr, lhs, rhs), dims)
+
+
+def _group_mask(lhs: Array, sizes: Array, parts: Ragged, group: int) -> Array:
+    """Return which elements of `lhs` lie in `group`, broadcastable against it."""
+    ends = np.cumsum(sizes.astype(np.int64), axis=-1)
+    end, begin = ends[..., group], ends[..., group] - sizes[..., group].astype(np.int64)
+    position = np.arange(lhs.shape[parts.ragged])
+    inside = (position >= begin[..., None]) & (position < end[..., None])
+    if sizes.ndim == 1:
+        shape = [1] * lhs.ndim
+        shape[parts.ragged] = len(position)
+        return inside.reshape(shape)
+    axes = (*parts.prefix, parts.ragged)
+    shape = [lhs.shape[d] if d in axes else 1 for d in range(lhs.ndim)]
+    return inside.transpose(np.argsort(axes)).reshape(shape)
+
+
+def _ragged_dot(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    lhs, rhs, sizes = host_arrays(operands)
+    assert isinstance(instr.shape, Shape)
+    parts = _ragged(instr, lhs.ndim, rhs.ndim)
+    dtype = instr.shape.dtype
+    if parts.ragged in parts.dims.lhs_batch:
+        return contract(lhs, rhs, parts.dims, dtype)
+    zero = lhs.dtype.type(0)
+    totals = []
+    for group in range(sizes.shape[-1]):
+        masked = np.where(_group_mask(lhs, sizes, parts, group), lhs, zero)
+        if not parts.group:
+            totals.append(contract(masked, rhs, parts.dims, dtype))
+            continue
+        (axis,) = parts.group
+        dims = _without(parts.dims, axis)
+        totals.append(contract(masked, rhs.take(group, axis), dims, dtype))
+    if not parts.group:
+        return np.stack(totals) if totals else np.zeros(instr.shape.dims, dtype.numpy)
+    return sum(totals, np.zeros(instr.shape.dims, dtype.numpy))
+
+
+def _without(dims: DotDims, axis: int) -> DotDims:
+    """Return `dims` after rhs has lost the dimension `axis`."""
+
+    def moved(parts: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(d - (d > axis) for d in parts)
+
+    return DotDims(
+        dims.lhs_batch,
+        moved(dims.rhs_batch),
+        dims.lhs_contract,
+        moved(dims.rhs_contract),
+        dims.lhs_free,
+        moved(dims.rhs_free),
+    )
+
+
+_DOT_ATTRS = frozenset(
+    {
+        "lhs_batch_dims",
+        "rhs_batch_dims",
+        "lhs_contracting_dims",
+        "rhs_contracting_dims",
+        "operand_precision",
+        "algorithm",
+    }
+)
+CONTRACTION = (
+    OpSpec("dot", (2, 4), _infer_dot, _dot, _DOT_ATTRS | {"sparsity"}, why_not=_dense_only),
+    OpSpec(
+        "ragged-dot",
+        3,
+        _infer_ragged,
+        _ragged_dot,
+        _DOT_ATTRS | {"lhs_ragged_dims", "rhs_group_dims"},
+    ),
+)

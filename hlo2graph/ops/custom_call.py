@@ -1,0 +1,122 @@
+"""custom-call: a registry by target. A target that is not here is refused by its name.
+
+The written shape decides a custom call's result, as in XLA; a registered target checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.hlo.dtype import S32
+from hlo2graph.ops.checks import fail, host_arrays, require
+from hlo2graph.ops.sorting import top_k
+from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
+
+Check: TypeAlias = Callable[[Instruction, Sequence[AnyShape]], None]
+Rule: TypeAlias = Callable[[Instruction, Sequence[HostValue]], HostValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is known of a custom call's target."""
+
+    check: Check
+    host: Rule
+
+
+def _check_identity(instr: Instruction, operands: Sequence[AnyShape]) -> None:
+    require(instr, len(operands) == 1, f"{_name(instr)} takes one operand, got {len(operands)}")
+    require(
+        instr,
+        operands[0].compatible(instr.shape),
+        f"{_name(instr)} returns its operand {operands[0]}, not {instr.shape}",
+    )
+
+
+def _identity(_: Instruction, operands: Sequence[HostValue]) -> HostValue:
+    return operands[0]
+
+
+def _check_top_k(instr: Instruction, operands: Sequence[AnyShape]) -> None:
+    """Require values[..., k] and s32[..., k] for k no more than the last dimension."""
+    require(instr, len(operands) == 1, f"TopK takes one operand, got {len(operands)}")
+    array, parts = operands[0], getattr(instr.shape, "parts", ())
+    if not isinstance(array, Shape) or not array.dims or array.dtype.is_complex:
+        fail(instr, f"TopK takes an array of real numbers, got {array}")
+    values = parts[0] if parts else None
+    k = values.dims[-1] if isinstance(values, Shape) and values.dims else 0
+    dims = (*array.dims[:-1], min(k, array.dims[-1]))
+    wanted = TupleShape((Shape(array.dtype, dims), Shape(S32, dims)))
+    require(instr, wanted.compatible(instr.shape), f"TopK returns {wanted}, not {instr.shape}")
+
+
+def _top_k(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
+    (array,) = host_arrays(operands)
+    k = next(instr.shape.leaves()).dims[-1]
+    return top_k(array, k)
+
+
+_IDENTITY = Target(_check_identity, _identity)
+TARGETS = {
+    "MoveToDevice": _IDENTITY,
+    "MoveToHost": _IDENTITY,
+    "SPMDFullToShardShape": _IDENTITY,
+    "SPMDShardToFullShape": _IDENTITY,
+    "Sharding": _IDENTITY,
+    "TopK": Target(_check_top_k, _top_k),
+    "annotate_device_placement": _IDENTITY,
+}
+
+
+def _name(instr: Instruction) -> str:
+    return str(instr.attrs.get("custom_call_target", ""))
+
+
+def _infer(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    require(instr, "custom_call_target" in instr.attrs, "needs the attribute custom_call_target")
+    target = TARGETS.get(_name(instr))
+    if target is not None:
+        target.check(instr, operands)
+    return instr.shape
+
+
+def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    return TARGETS[_name(instr)].host(instr, operands)
+
+
+def _why_not(instr: Instruction) -> str | None:
+    if _name(instr) in TARGETS:
+        return None
+    return f'no rule for the custom call target "{_name(instr)}"'
+
+
+CUSTOM_CALL = (
+    OpSpec(
+        "custom-call",
+        (0, None),
+        _infer,
+        _run,
+        frozenset(
+            {
+                "api_version",
+                "called_computations",
+                "custom_call_has_side_effect",
+                "custom_call_schedule",
+                "custom_call_target",
+                "dim_labels",
+                "batch_group_count",
+                "feature_group_count",
+                "operand_layout_constraints",
+                "operand_precision",
+                "output_to_operand_aliasing",
+                "padding_type",
+                "to_apply",
+                "window",
+            }
+        ),
+        why_not=_why_not,
+    ),
+)

@@ -1,0 +1,157 @@
+"""How a region folds values into accumulators: shared by reduce, windows and scatter.
+
+A region takes n accumulators, then n values, and returns n accumulators. Regions that XLA calls
+simple (one commutative instruction) run as NumPy ufuncs, elementwise ones on whole arrays, all
+others one element at a time, as a scalar program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hlo2graph.hlo import DType, Kind, Shape
+from hlo2graph.ops.region import binary_reducer, is_elementwise_region
+from hlo2graph.ops.spec import Array, Evaluator, HostValue
+
+UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+SEQUENTIAL = 256  # steps folded one by one; more are first combined in pairs, in order
+
+Fold: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], tuple[Array, ...]]
+
+
+def simple_ufunc(evaluate: Evaluator, name: str, dtype: DType) -> np.ufunc | None:
+    """Return the ufunc that the region is for arrays of `dtype`, if it is one.
+
+    A region that works in another precision than its operands rounds in between, so it is none.
+    """
+    opcode = binary_reducer(evaluate.computations, name)
+    root = evaluate.computations[name].result.shape
+    if opcode is None or not isinstance(root, Shape) or root.dtype is not dtype:
+        return None
+    if dtype.kind is Kind.COMPLEX and opcode in ("maximum", "minimum"):
+        return None
+    return UFUNCS.get(opcode)
+
+
+def working_dtype(dtype: DType) -> np.dtype[Any]:
+    """Return the NumPy type in which to accumulate: float32 for floats narrower than that."""
+    return np.dtype(np.float32) if dtype.is_float and dtype.bits < 32 else dtype.numpy
+
+
+def identity_of(ufunc: np.ufunc, dtype: DType) -> Array:
+    """Return the neutral element of one of UFUNCS, in the type that `dtype` accumulates in."""
+    work = working_dtype(dtype)
+    if ufunc not in (np.maximum, np.minimum):
+        return np.asarray(ufunc.identity, work)
+    low = ufunc is np.maximum
+    match dtype.kind:
+        case Kind.PRED:
+            return np.asarray(not low)
+        case Kind.SIGNED:
+            return np.asarray(-(1 << dtype.bits - 1) if low else (1 << dtype.bits - 1) - 1, work)
+        case Kind.UNSIGNED:
+            return np.asarray(0 if low else (1 << dtype.bits) - 1, work)
+        case _:
+            return np.asarray(-np.inf if low else np.inf, work)
+
+
+def as_tuple(value: HostValue) -> tuple[Array, ...]:
+    """Return a region's results as a tuple, whether it returns an array or a tuple."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return tuple(np.asarray(part) for part in parts)
+
+
+def region_fold(evaluate: Evaluator, name: str) -> Fold:
+    """Return the region as a function over arrays of one shape, element by element."""
+    called = evaluate.computations[name]
+    types = [p.shape.dtype.numpy for p in called.parameters if isinstance(p.shape, Shape)]
+
+    def whole(accumulators: Sequence[Array], values: Sequence[Array]) -> tuple[Array, ...]:
+        given = [*accumulators, *values]
+        shape = np.broadcast_shapes(*(a.shape for a in given))
+        cast = [np.asarray(a).astype(t, copy=False) for a, t in zip(given, types, strict=True)]
+        results = as_tuple(evaluate(name, cast))
+        return tuple(np.broadcast_to(r, shape) for r in results)
+
+    def each(accumulators: Sequence[Array], values: Sequence[Array]) -> tuple[Array, ...]:
+        given = np.broadcast_arrays(*accumulators, *values)
+        cast = [a.astype(t, copy=False) for a, t in zip(given, types, strict=True)]
+        rows = [
+            as_tuple(evaluate(name, [np.asarray(a[at]) for a in cast]))
+            for at in np.ndindex(given[0].shape)
+        ]
+        return tuple(
+            np.array([row[k] for row in rows], dtype=a.dtype).reshape(a.shape)
+            for k, a in enumerate(cast[: len(accumulators)])
+        )
+
+    return whole if is_elementwise_region(evaluate.computations, name) else each
+
+
+def fold_leading(
+    fold: Fold, accumulators: Sequence[Array], values: Sequence[Array]
+) -> tuple[Array, ...]:
+    """Fold `values` along their leading dimension into the accumulators, in order.
+
+    HLO leaves the order to the implementation, so a long dimension is first halved in pairs.
+    """
+    while values[0].shape[0] > SEQUENTIAL:
+        paired = values[0].shape[0] // 2 * 2
+        halved = fold([v[0:paired:2] for v in values], [v[1:paired:2] for v in values])
+        values = [np.concatenate([h, v[paired:]]) for h, v in zip(halved, values, strict=True)]
+    held = tuple(accumulators)
+    for step in range(values[0].shape[0]):
+        held = fold(held, [v[step] for v in values])
+    return held
+
+
+def scatter_fold(
+    evaluate: Evaluator,
+    name: str,
+    targets: Sequence[Array],
+    index: Array,
+    values: Sequence[Array],
+) -> None:
+    """Fold values[k][i] into the flat targets[k] at index[i], in order of i; changes targets."""
+    called = evaluate.computations[name]
+    root = called.result
+    if len(targets) == 1 and root.opcode == "parameter" and root.payload == 1:
+        targets[0][index] = values[0]  # NumPy keeps the last of equal indices
+        return
+    shape = root.shape
+    opcode = binary_reducer(evaluate.computations, name)
+    same = isinstance(shape, Shape) and shape.dtype.numpy == targets[0].dtype
+    if len(targets) == 1 and opcode in UFUNCS and same:
+        UFUNCS[opcode].at(targets[0], index, values[0])
+        return
+    fold = region_fold(evaluate, name)
+    for chosen in _rounds(index):
+        where = index[chosen]
+        results = fold([t[where] for t in targets], [v[chosen] for v in values])
+        for target, result in zip(targets, results, strict=True):
+            target[where] = result.astype(target.dtype)
+
+
+def _rounds(index: Array) -> list[Array]:
+    """Split the positions of `index` so that no round holds an index twice and order is kept."""
+    if not index.size:
+        return []
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    lengths = np.diff(np.append(starts, len(ordered)))
+    rank = np.arange(len(ordered)) - np.repeat(starts, lengths)
+    by_rank = np.argsort(rank, kind="stable")
+    cuts = np.cumsum(np.bincount(rank))[:-1]
+    return np.split(order[by_rank], cuts)

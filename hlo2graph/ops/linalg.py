@@ -1,0 +1,128 @@
+"""cholesky and triangular-solve, batched over the leading dimensions.
+
+Follow the OpenXLA sections Cholesky and TriangularSolve. Only the triangle named is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hlo2graph.hlo import AnyShape, DType, Instruction, Shape
+from hlo2graph.ops.checks import as_arrays, fail, host_arrays, require
+from hlo2graph.ops.folding import working_dtype
+from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
+
+TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
+
+
+def _check_square(instr: Instruction, shape: Shape) -> None:
+    takes = shape.dtype.is_float or shape.dtype.is_complex
+    require(instr, takes, f"takes floating-point or complex numbers, got {shape}")
+    square = shape.rank >= 2 and shape.dims[-1] == shape.dims[-2]
+    require(instr, square, f"needs square matrices in the last two dimensions, got {shape}")
+
+
+def _infer_cholesky(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    (shape,) = as_arrays(instr, operands)
+    _check_square(instr, shape)
+    return Shape(shape.dtype, shape.dims)
+
+
+def _adjoint(matrix: Array) -> Array:
+    return matrix.swapaxes(-1, -2).conj()
+
+
+def _cholesky(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    (given,) = host_arrays(operands)
+    lower = bool(instr.attrs.get("lower", False))
+    dtype = _dtype(instr)
+    matrix = given.astype(working_dtype(dtype), copy=False)
+    factor = _lower_factor(matrix if lower else _adjoint(matrix))
+    result = factor if lower else _adjoint(factor)
+    return np.ascontiguousarray(result.astype(given.dtype, copy=False))
+
+
+def _dtype(instr: Instruction) -> DType:
+    assert isinstance(instr.shape, Shape)
+    return instr.shape.dtype
+
+
+def _lower_factor(matrix: Array) -> Array:
+    """Factor column by column; all of a matrix that is not positive definite becomes NaN."""
+    factor = np.zeros_like(matrix)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for j in range(matrix.shape[-1]):
+            row = factor[..., j, :j].conj()[..., None]
+            column = matrix[..., j:, j] - (factor[..., j:, :j] @ row)[..., 0]
+            pivot = np.sqrt(column[..., :1].real)
+            factor[..., j:, j] = column / pivot
+            factor[..., j, j] = pivot[..., 0]
+    diagonal = np.diagonal(factor, axis1=-2, axis2=-1).real
+    good = (np.isfinite(diagonal) & (diagonal > 0)).all(axis=-1)
+    return np.where(good[..., None, None], factor, np.tril(np.full_like(factor, np.nan)))
+
+
+def _infer_solve(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    a, b = as_arrays(instr, operands)
+    _check_square(instr, a)
+    require(instr, a.dtype is b.dtype, f"operands must have one element type, got {a} and {b}")
+    require(instr, a.rank == b.rank, f"operands must have equal ranks, got {a} and {b}")
+    require(instr, a.dims[:-2] == b.dims[:-2], f"batch dimensions must be equal, got {a} and {b}")
+    left = bool(instr.attrs.get("left_side", False))
+    shared = b.dims[-2 if left else -1]
+    require(
+        instr,
+        shared == a.dims[-1],
+        f"{'rows' if left else 'columns'} of b must be as many as a's, got {a} and {b}",
+    )
+    transpose = instr.attrs.get("transpose_a", "NO_TRANSPOSE")
+    if transpose not in TRANSPOSES:
+        fail(instr, f"transpose_a must be one of {', '.join(TRANSPOSES)}, got {transpose}")
+    return Shape(b.dtype, b.dims)
+
+
+def _solve(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    a, b = host_arrays(operands)
+    work = working_dtype(_dtype(instr))
+    matrix, right = a.astype(work, copy=False), b.astype(work, copy=False)
+    lower = bool(instr.attrs.get("lower", False))
+    left = bool(instr.attrs.get("left_side", False))
+    transpose = instr.attrs.get("transpose_a", "NO_TRANSPOSE")
+    if transpose == "ADJOINT":
+        matrix = matrix.conj()
+    # x op(a) = b is op(a)^T x^T = b^T, so the two transpositions may cancel.
+    if (transpose != "NO_TRANSPOSE") == left:
+        matrix, lower = matrix.swapaxes(-1, -2), not lower
+    if not left:
+        right = right.swapaxes(-1, -2)
+    unit = bool(instr.attrs.get("unit_diagonal", False))
+    solved = _substitute(matrix, right, lower, unit)
+    result = solved if left else solved.swapaxes(-1, -2)
+    return np.ascontiguousarray(result.astype(b.dtype, copy=False))
+
+
+def _substitute(matrix: Array, right: Array, lower: bool, unit: bool) -> Array:
+    """Return x with matrix @ x = right, row by row."""
+    size = matrix.shape[-1]
+    solved = np.zeros_like(right)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for i in range(size) if lower else reversed(range(size)):
+            done = slice(0, i) if lower else slice(i + 1, size)
+            known = (matrix[..., i : i + 1, done] @ solved[..., done, :])[..., 0, :]
+            rest = right[..., i, :] - known
+            solved[..., i, :] = rest if unit else rest / matrix[..., i, i, None]
+    return solved
+
+
+LINALG = (
+    OpSpec("cholesky", 1, _infer_cholesky, _cholesky, frozenset({"lower"})),
+    OpSpec(
+        "triangular-solve",
+        2,
+        _infer_solve,
+        _solve,
+        frozenset({"left_side", "lower", "unit_diagonal", "transpose_a"}),
+    ),
+)
