@@ -3,9 +3,15 @@
 from hlo2graph.ops.asynchronous import ASYNCHRONOUS
 from hlo2graph.ops.contraction import CONTRACTION
 from hlo2graph.ops.conversion import CONVERSION
+from hlo2graph.ops.convolution import CONVOLUTION
+from hlo2graph.ops.custom_call import CUSTOM_CALL
 from hlo2graph.ops.dynamic import DYNAMIC
 from hlo2graph.ops.elementwise import ELEMENTWISE
+from hlo2graph.ops.fft import FFT
 from hlo2graph.ops.indexing import INDEXING
+from hlo2graph.ops.linalg import LINALG
+from hlo2graph.ops.normalization import NORMALIZATION
+from hlo2graph.ops.random import RANDOM
 from hlo2graph.ops.reduction import REDUCTION
 from hlo2graph.ops.selection import SELECTION
 from hlo2graph.ops.shaping import SHAPING
@@ -15,18 +21,24 @@ from hlo2graph.ops.structure import STRUCTURE
 from hlo2graph.ops.window import WINDOW
 
 FAMILIES: tuple[tuple[OpSpec, ...], ...] = (
-    CONTRACTION,
-    INDEXING,
-    REDUCTION,
-    SORTING,
-    WINDOW,
     ASYNCHRONOUS,
+    CONTRACTION,
     CONVERSION,
+    CONVOLUTION,
+    CUSTOM_CALL,
     DYNAMIC,
     ELEMENTWISE,
+    FFT,
+    INDEXING,
+    LINALG,
+    NORMALIZATION,
+    RANDOM,
+    REDUCTION,
     SELECTION,
     SHAPING,
+    SORTING,
     STRUCTURE,
+    WINDOW,
 )
 OPS: dict[str, OpSpec] = {spec.opcode: spec for family in FAMILIES for spec in family}
 
