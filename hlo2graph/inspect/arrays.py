@@ -82,22 +82,24 @@ def find_leaf(key: str, leaves: Sequence[Leaf], prefix: str, where: str) -> int:
 
 def save_outputs(path: Path, outputs: Sequence[Array]) -> None:
     """Write results as out0, out1, ... to a .npz file, whole or not at all."""
-    named = {f"out{i}": _storable(array) for i, array in enumerate(outputs)}
+    stored = {f"out{i}": _storable(array) for i, array in enumerate(outputs)}
     try:
         with _replacing(path) as whole:
-            np.savez(whole, **named)  # type: ignore[arg-type]  # taken for allow_pickle
+            np.savez(whole, **stored)  # type: ignore[arg-type]  # taken for allow_pickle
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {_reason(error)}") from None
 
 
-def _fitting(array: Array, leaves: Sequence[Leaf], position: int, where: str) -> Array:
-    """Check an array from a file, undoing `_storable` first."""
-    want = leaves[position].shape.dtype.numpy
+def _as_saved(array: Array, want: np.dtype[Any]) -> Array:
+    """Return an array from a file as what it was before it was stored, if `want` is that."""
     stored = (np.dtype(f"u{want.itemsize}"), np.dtype(f"V{want.itemsize}"))  # ours, np.save's own
-    if _is_foreign(want) and array.dtype in stored:
-        array = array.view(want)
+    return array.view(want) if _is_foreign(want) and array.dtype in stored else array
+
+
+def _fitting(array: Array, leaves: Sequence[Leaf], position: int, where: str) -> Array:
+    want = leaves[position].shape.dtype.numpy
     try:
-        return check_argument(array, leaves[position], position)
+        return check_argument(_as_saved(array, want), leaves[position], position)
     except InputError as error:
         raise InputError(where + error.message) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -139,15 +138,14 @@ def _check(check: Check) -> str:
 
 
 def _plan(report: RunReport) -> list[str]:
-    stats, arena = report.stats, report.plan.arena
-    hazards = Counter(str(edge.hazard) for edge in report.plan.body.edges)
-    listed = ", ".join(f"{count:,} {name}" for name, count in hazards.most_common())
+    stats = report.stats
+    listed = ", ".join(f"{count:,} {hazard}" for hazard, count in stats.by_hazard.items())
     return [
         f"{plural(stats.nodes, 'thunk')}, {plural(stats.edges, 'edge')}"
         f"{f' ({listed})' if listed else ''}, width {stats.width}, "
         f"critical path {stats.critical_path}",
-        f"arena {bytes_text(arena.size)} (lower bound {bytes_text(arena.lower_bound)}, "
-        f"sum of buffers {bytes_text(arena.sum)})",
+        f"arena {bytes_text(stats.arena_bytes)}, lower bound "
+        f"{bytes_text(stats.lower_bound_bytes)}, sum of buffers {bytes_text(stats.sum_bytes)}",
     ]
 
 

@@ -25,7 +25,6 @@ of the strings "NaN", "Infinity", "-Infinity":
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any, TypeAlias
 
 from hlo2graph.hlo import Shape
@@ -59,12 +58,12 @@ def report_json(report: RunReport) -> Json:
         "plan": {
             "nodes": stats.nodes,
             "edges": stats.edges,
-            "hazards": dict(Counter(str(e.hazard) for e in plan.body.edges)),
+            "hazards": {str(hazard): count for hazard, count in stats.by_hazard.items()},
             "width": stats.width,
             "critical_path": stats.critical_path,
-            "arena_bytes": plan.arena.size,
-            "lower_bound_bytes": plan.arena.lower_bound,
-            "sum_bytes": plan.arena.sum,
+            "arena_bytes": stats.arena_bytes,
+            "lower_bound_bytes": stats.lower_bound_bytes,
+            "sum_bytes": stats.sum_bytes,
         },
         "stages": [{"name": s.name, "seconds": s.seconds} for s in report.stages],
         "timing": None if report.timings is None else _timing(report.timings),

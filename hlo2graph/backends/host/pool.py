@@ -10,8 +10,6 @@ from __future__ import annotations
 import weakref
 from threading import Condition, Lock, Thread
 
-import numpy as np
-
 from hlo2graph.backends.host.block import Block
 
 
@@ -23,7 +21,7 @@ class Pool:
         self.threads = threads
         self._board = _Board()
         for _ in range(threads - 1):
-            Thread(target=_work, args=(self._board,), daemon=True).start()
+            Thread(target=self._board.work, daemon=True).start()
         self._finalizer = weakref.finalize(self, _Board.close, self._board)
 
     def run(self, block: Block) -> None:
@@ -151,8 +149,3 @@ class _Board:
         with self._lock:
             self._closed = True
             self._idle.notify_all()
-
-
-def _work(board: _Board) -> None:
-    with np.errstate(all="ignore"):
-        board.work()
