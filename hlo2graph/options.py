@@ -5,14 +5,18 @@ Imports nothing heavy, so that the command line can name the choices without loa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 from hlo2graph.errors import InputError
+
+Observer: TypeAlias = Callable[[str, str], None]  # stage, its text
 
 TARGETS = ("auto", "host", "sm_80", "sm_90")
 FUSE = ("none", "default")
 SCHEDULES = ("concurrent", "serialize")
+REFERENCES = ("host", "xla", "none")
 BACKENDS = ("auto", "host", "cuda")
 MATMUL_PRECISIONS = ("default", "high", "highest")
 

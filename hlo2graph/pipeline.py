@@ -17,6 +17,7 @@ from hlo2graph.hlo.printer import format_module
 from hlo2graph.options import (
     BACKENDS,
     MATMUL_PRECISIONS,
+    Observer,
     Options,
     PlanOptions,
     check_choice,
@@ -31,7 +32,6 @@ from hlo2graph.program.program_text import format_buffers, format_program
 from hlo2graph.program.text import format_plan
 from hlo2graph.program.thunks import Program
 
-Observer: TypeAlias = Callable[[str, str], None]
 Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
@@ -60,7 +60,7 @@ def plan(
     Thunk-sequence text, and a Plan, are planned already; no planning option applies to them.
     Raises HloError.
     """
-    if isinstance(program, Plan) or (isinstance(program, str) and frontend.is_plan(program)):
+    if isinstance(program, Plan) or (isinstance(program, str) and frontend.is_thunk_sequence(program)):
         return _planned_before(program, filename, observe, options)
     chosen = Options(**options)
     see = _seen_by(observe)

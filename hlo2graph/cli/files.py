@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from hlo2graph.errors import ParseError
+from hlo2graph.options import Observer
 
 SEPARATOR = "// -----"
 
@@ -91,7 +92,7 @@ def emit(text: str, path: str | None) -> None:
         write_whole(path, text if text.endswith("\n") else text + "\n")
 
 
-def dump_to(folder: str | None, part: str = "") -> Callable[[str, str], None] | None:
+def dump_to(folder: str | None, part: str = "") -> Observer | None:
     """Return an observer that writes each stage's text to `folder`/NN_stage.txt.
 
     Several modules of one file each get a folder of their own, `part`.

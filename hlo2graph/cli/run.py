@@ -1,0 +1,283 @@
+"""`hlo2graph run`: compile, run, check, time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+import hlo2graph
+from hlo2graph.cli import units
+from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file
+from hlo2graph.cli.options import dump_option, file_argument, json_option, planning_options
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, REFERENCES, PlanOptions
+
+if TYPE_CHECKING:
+    from hlo2graph.hlo import Module
+    from hlo2graph.inspect.report import RunReport, Stage
+    from hlo2graph.inspect.session import Wishes
+    from hlo2graph.ops.spec import Array
+    from hlo2graph.options import Observer
+    from hlo2graph.program.plan import Plan
+
+
+class _Options(TypedDict):
+    """The flags of `run` that are for each module alike."""
+
+    planning: PlanOptions
+    backend: str
+    matmul_precision: str
+    elided: str | None
+    given: tuple[str, ...]
+    inputs: str | None
+    seed: int
+    save_outputs: str | None
+    reference: str
+    abs_error: float | None
+    rel_error: float | None
+    warmup: float
+    duration: float
+    iterations: int | None
+    percentile: tuple[float, ...]
+    threads: int | None
+
+
+@click.command("run")
+@file_argument
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="auto",
+    show_default=True,
+    help="What runs it; auto is the best there is here.",
+)
+@click.option(
+    "--input",
+    "given",
+    metavar="NAME=@FILE.npy",
+    multiple=True,
+    help="An array for one parameter, by its name or argN; may be repeated.",
+)
+@click.option(
+    "--inputs",
+    metavar="FILE.npz",
+    type=click.Path(dir_okay=False),
+    help="Arrays by parameter name or argN (tuple leaves in order).",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the random arrays for parameters not given, and of random orders.",
+)
+@click.option(
+    "--save-outputs",
+    metavar="FILE.npz",
+    type=click.Path(dir_okay=False),
+    help="Write the results as out0, out1, ...",
+)
+@click.option(
+    "--reference",
+    type=click.Choice(REFERENCES),
+    default="host",
+    show_default=True,
+    help="What to compare with: the HLO evaluated as written, XLA:CPU (needs jax), or nothing.",
+)
+@click.option(
+    "--abs-error",
+    metavar="X",
+    type=click.FloatRange(min=0),
+    help="Absolute tolerance for floats.  [default: by element type]",
+)
+@click.option(
+    "--rel-error",
+    metavar="X",
+    type=click.FloatRange(min=0),
+    help="Relative tolerance for floats.  [default: by element type]",
+)
+@click.option(
+    "--warmup",
+    metavar="MS",
+    type=units.seconds("ms"),
+    default="100",
+    show_default=True,
+    help="Warm-up of each mode; also 1s, 500us.",
+)
+@click.option(
+    "--duration",
+    metavar="S",
+    type=units.seconds("s"),
+    default="1",
+    show_default=True,
+    help="Measuring time of all modes together; also 500ms. 0 measures nothing.",
+)
+@click.option(
+    "--iterations", metavar="N", type=click.IntRange(min=1), help="Rounds to measure, at most."
+)
+@click.option(
+    "--percentile",
+    metavar="P,P,...",
+    type=units.percentiles,
+    default="50,90,99",
+    show_default=True,
+    help="Of latency.",
+)
+@click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Threads of the host's pool.  [default: as many as cores, at least 2]",
+)
+@click.option(
+    "--matmul-precision",
+    type=click.Choice(MATMUL_PRECISIONS),
+    default="default",
+    show_default=True,
+    help="What dots may round to on cuda; the host computes in full.",
+)
+@click.option(
+    "--elided",
+    metavar="zeros|random:SEED",
+    help="Values for constants that the text left out as `{...}`.  [default: refuse to run]",
+)
+@click.option(
+    "--fail-if-slower",
+    metavar="X",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Exit with 1 where the graph takes over X times as long as the serial order.",
+)
+@planning_options
+@json_option
+@dump_option
+def command(
+    file: str,
+    json_file: str | None,
+    dump: str | None,
+    fail_if_slower: float | None,
+    **options: Unpack[_Options],
+) -> None:
+    """Compile FILE, run it, check the results and time it.
+
+    Prints the results in brief, how they compare with a reference and with
+    other orders that the graph allows, the plan in figures, and a table:
+    program order on one thread against the graph, on the same buffers. Inputs
+    are random unless given.
+
+    \b
+    Examples:
+      hlo2graph run model.hlo
+      hlo2graph run model.hlo --inputs x.npz --save-outputs y.npz
+      hlo2graph run model.hlo --input x.1=@x.npy --reference xla
+      hlo2graph run model.hlo --duration 5s --json report.json
+      hlo2graph plan model.hlo | hlo2graph run -
+    """
+    from hlo2graph.inspect.report import report_text
+    from hlo2graph.inspect.report_json import report_json
+
+    parts = modules_in(read_file(file))
+    if len(parts) > 1 and options["save_outputs"]:
+        raise click.UsageError("--save-outputs is for one module; FILE holds several")
+    reports = []
+    for number, part in enumerate(parts):
+        folder = dump_to(dump, str(number) if len(parts) > 1 else "")
+        report = _run(part, folder, options)
+        reports.append(report)
+        if json_file != "-":
+            click.echo(("\n" if number else "") + report_text(report))
+    if json_file is not None:
+        documents = [report_json(report) for report in reports]
+        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
+    slow = [r for r in reports if fail_if_slower is not None and _slower(r, fail_if_slower)]
+    for report in slow:
+        click.echo(
+            f"{report.plan.name}: the graph is slower than --fail-if-slower allows", err=True
+        )
+    if slow or not all(report.ok for report in reports):
+        click.get_current_context().exit(1)
+
+
+def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
+    """Compile, run, check and measure one module."""
+    from hlo2graph.frontend import is_thunk_sequence
+    from hlo2graph.inspect.arrays import save_outputs
+    from hlo2graph.inspect.session import run_session
+
+    stages: list[Stage] = []
+    program: Module | str = part.text
+    with progress(part.filename) as say:
+        if not is_thunk_sequence(part.text):
+            with _timed("parse", stages, say):
+                program = hlo2graph.parse(part.text, part.filename, verify=False)
+        with _timed("plan", stages, say):
+            plan = hlo2graph.plan(
+                program, filename=part.filename, observe=observe, **options["planning"]
+            )
+        with _timed("load", stages, say):
+            executable = hlo2graph.compile(
+                plan, options["backend"], options["matmul_precision"], elided=options["elided"]
+            )
+        say("run")
+        args, all_given = _arguments(plan, options)
+        report, results = run_session(
+            executable,
+            args,
+            _wishes(options),
+            module=None if isinstance(program, str) or options["elided"] else program,
+            stages=tuple(stages),
+            settings=(f"elided {options['elided']}",) if options["elided"] else (),
+            inputs_given=all_given,
+        )
+    if options["save_outputs"]:
+        save_outputs(Path(options["save_outputs"]), results)
+    return report
+
+
+def _arguments(plan: Plan, options: _Options) -> tuple[list[Array], bool]:
+    """Return an array per parameter leaf, and whether all were given."""
+    from hlo2graph.inspect.arrays import load_inputs, parse_input, random_inputs
+
+    found = load_inputs(Path(options["inputs"]), plan.inputs) if options["inputs"] else {}
+    found |= dict(parse_input(text, plan.inputs) for text in options["given"])
+    drawn = random_inputs(plan.inputs, options["seed"])
+    return [found.get(at, array) for at, array in enumerate(drawn)], len(found) == len(drawn)
+
+
+def _wishes(options: _Options) -> Wishes:
+    from hlo2graph.inspect.session import Wishes, default_threads
+    from hlo2graph.inspect.timing import Budget
+
+    budget = Budget(
+        options["warmup"], options["duration"], options["iterations"], options["percentile"]
+    )
+    return Wishes(
+        reference=options["reference"],
+        relative=options["rel_error"],
+        absolute=options["abs_error"],
+        seed=options["seed"],
+        threads=options["threads"] or default_threads(),
+        budget=budget if options["duration"] else None,
+    )
+
+
+def _slower(report: RunReport, factor: float) -> bool:
+    """The graph took more than `factor` times as long as the serial order."""
+    if report.timings is None:
+        return False
+    return report.timings.ratios[-1].value * factor < 1
+
+
+@contextmanager
+def _timed(stage: str, stages: list[Stage], say: Callable[[str], None]) -> Iterator[None]:
+    from hlo2graph.inspect.report import Stage
+
+    say(stage)
+    start = perf_counter()
+    yield
+    stages.append(Stage(stage, perf_counter() - start))

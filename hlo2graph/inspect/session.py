@@ -1,0 +1,112 @@
+"""One run of a program: results, checks against a reference and in other orders, timings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.errors import InputError
+from hlo2graph.hlo import Module
+from hlo2graph.inspect.compare import compare_all, tolerance_for
+from hlo2graph.inspect.host_runner import HostRunner
+from hlo2graph.inspect.reference import host_results
+from hlo2graph.inspect.report import RunReport, Stage
+from hlo2graph.inspect.self_check import Check, check_orders
+from hlo2graph.inspect.summary import summarise_result
+from hlo2graph.inspect.timing import Budget, measure
+from hlo2graph.inspect.xla import xla_results
+from hlo2graph.ops.spec import Array
+from hlo2graph.program.stats import plan_stats
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What to check and to measure.
+
+    reference: host, xla or none. relative, absolute: tolerances in place of the table's.
+    seed: of random inputs and orders. threads: of the pool. budget: None measures nothing.
+    """
+
+    reference: str = "host"
+    relative: float | None = None
+    absolute: float | None = None
+    seed: int = 0
+    threads: int = 2
+    budget: Budget | None = None
+
+
+def run_session(
+    executable: HostExecutable,
+    args: Sequence[Array],
+    wishes: Wishes,
+    *,
+    module: Module | None,
+    stages: tuple[Stage, ...] = (),
+    settings: tuple[str, ...] = (),
+    inputs_given: bool = False,
+) -> tuple[RunReport, tuple[Array, ...]]:
+    """Run, check and measure; return the report and the results.
+
+    `module` is what to evaluate as the reference; without one (a thunk sequence has none) only
+    orders are checked.
+    """
+    plan = executable.plan
+    results = executable(*args)
+    named = zip(plan.outputs, results, strict=True)
+    report = RunReport(
+        plan=plan,
+        stats=plan_stats(plan),
+        backend="host",
+        machine=f"NumPy {np.__version__}, {_cores()} cores",
+        seed=None if inputs_given else wishes.seed,
+        results=tuple(summarise_result(b.name, b.shape, array) for b, array in named),
+        checks=_checks(executable, args, results, wishes, module),
+        stages=stages,
+        timings=(
+            measure(HostRunner(executable, args, threads=wishes.threads), wishes.budget)
+            if wishes.budget
+            else None
+        ),
+        settings=settings,
+    )
+    return report, results
+
+
+def default_threads() -> int:
+    """Return how many threads a pool gets unless told: the cores there are, at least two."""
+    return max(2, _cores())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _checks(
+    executable: HostExecutable,
+    args: Sequence[Array],
+    results: Sequence[Array],
+    wishes: Wishes,
+    module: Module | None,
+) -> tuple[Check, ...]:
+    if wishes.reference == "none":
+        return ()
+    checks = check_orders(executable, args, results, seed=wishes.seed, threads=wishes.threads)
+    if module is None:
+        if wishes.reference == "xla":
+            raise InputError("--reference xla needs HLO; a thunk sequence cannot be given to XLA")
+        return checks
+    if wishes.reference == "xla":
+        against = "XLA:CPU"
+        want = xla_results(module, args)
+    else:
+        against = "the program evaluated as written"
+        want = host_results(module, args)
+    tolerances = [
+        tolerance_for(b.shape.dtype, relative=wishes.relative, absolute=wishes.absolute)
+        for b in executable.plan.outputs
+    ]
+    return (Check.of(against, compare_all(results, want, tolerances)), *checks)

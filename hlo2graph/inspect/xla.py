@@ -1,0 +1,102 @@
+"""XLA:CPU's results for a module, through the jaxlib that is installed.
+
+XLA ends the whole process on some programs, so it gets one of its own: this file, run as a
+module, reads FOLDER/program.hlo and FOLDER/args and writes FOLDER/results.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from hlo2graph.errors import BackendError
+from hlo2graph.hlo import Computation, Instruction, Module
+from hlo2graph.hlo.printer import format_module
+from hlo2graph.ops.spec import Array
+
+LONGEST_REASON = 400  # characters of XLA's message that are passed on
+
+
+def xla_results(module: Module, args: Sequence[Array]) -> tuple[Array, ...]:
+    """Compile and run the module with XLA:CPU; leaves in and out, as with an executable.
+
+    Raises BackendError where jax is not installed, or where XLA refuses the program or dies of it.
+    """
+    if find_spec("jax") is None:
+        raise BackendError("--reference xla needs jax: pip install 'hlo2graph[jax]'")
+    with TemporaryDirectory(prefix="hlo2graph-") as name:
+        folder = Path(name)
+        (folder / "program.hlo").write_text(format_module(_with_calls_for_fusions(module)))
+        (folder / "args").write_bytes(pickle.dumps(tuple(args)))
+        done = subprocess.run(
+            [sys.executable, "-m", "hlo2graph.inspect.xla", name],
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode:
+            raise BackendError(f"XLA does not run {module.name}: {_reason(done)}")
+        results: tuple[Array, ...] = pickle.loads((folder / "results").read_bytes())
+        return results
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    said = lines[-1][:LONGEST_REASON] if lines else "it said nothing"
+    return f"signal {-done.returncode}: {said}" if done.returncode < 0 else said
+
+
+def _with_calls_for_fusions(module: Module) -> Module:
+    """Return the module with its fusions as calls: XLA takes fusions only from its own passes."""
+    rewritten = {name: _with_calls(c) for name, c in module.computations.items()}
+    return replace(module, computations=rewritten)
+
+
+def _with_calls(computation: Computation) -> Computation:
+    instructions = tuple(
+        _call(instr) if instr.opcode == "fusion" else instr for instr in computation.instructions
+    )
+    return replace(computation, instructions=instructions)
+
+
+def _call(fusion: Instruction) -> Instruction:
+    return replace(fusion, opcode="call", attrs={"to_apply": fusion.attrs["calls"]})
+
+
+def _serve(folder: Path) -> None:
+    """Do the work in the process that XLA may end."""
+    import jax
+    from jax._src.lib import xla_client
+    from jaxlib._jax import DeviceList
+
+    jax.config.update("jax_enable_x64", True)
+    proto = xla_client.hlo.hlo_module_from_text((folder / "program.hlo").read_text())
+    computation = xla_client.XlaComputation(proto.as_serialized_hlo_module_proto())
+    parameters = computation.program_shape().parameter_shapes()
+    options = xla_client.CompileOptions()
+    options.parameter_is_tupled_arguments = len(parameters) == 1 and parameters[0].is_tuple()
+    device = jax.devices("cpu")[0]
+    executable = device.client.compile_and_load(
+        xla_client._xla.mlir.xla_computation_to_mlir_module(computation),
+        DeviceList((device,)),
+        options,
+    )
+    args = [jax.device_put(a, device) for a in pickle.loads((folder / "args").read_bytes())]
+    results = tuple(np.asarray(result) for result in executable.execute(args))
+    (folder / "results").write_bytes(pickle.dumps(results))
+
+
+if __name__ == "__main__":
+    _serve(Path(sys.argv[1]))

@@ -1,0 +1,174 @@
+"""The public Python API is parse, plan, compile and HloError, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import hlo2graph as h2g
+from hlo2graph.errors import BackendError, InputError, ParseError, VerifyError
+
+ADD = """\
+HloModule add
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  s = f32[4] add(x, y)
+  ROOT out = (f32[4], f32[4]) tuple(s, x)
+}
+"""
+
+
+def test_names():
+    assert set(h2g.__all__) == {"parse", "plan", "compile", "HloError", "__version__"}
+    assert set(h2g.__all__) <= set(dir(h2g))
+    with pytest.raises(AttributeError, match="no attribute 'lower'"):
+        h2g.lower  # noqa: B018
+
+
+def test_import_is_light():
+    code = (
+        "import sys, hlo2graph; hlo2graph.__version__; "
+        "print([m for m in ('numpy', 'lark', 'click', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_parse_gives_a_module():
+    module = h2g.parse(ADD, filename="add.hlo")
+    assert module.name == "add"
+    assert [i.opcode for i in module.entry.instructions][-1] == "tuple"
+
+
+def test_errors_name_the_file_and_the_place():
+    with pytest.raises(h2g.HloError, match=r"add\.hlo:5:") as caught:
+        h2g.parse(ADD.replace("add(x, y)", "add(x, z)"), filename="add.hlo")
+    assert isinstance(caught.value, ParseError)
+
+
+def test_verify_can_be_left_out():
+    wrong = ADD.replace("y = f32[4]", "y = f32[5]")
+    assert h2g.parse(wrong, verify=False).name == "add"
+    with pytest.raises(VerifyError):
+        h2g.parse(wrong)
+    with pytest.raises(VerifyError):
+        h2g.plan(h2g.parse(wrong, verify=False))
+
+
+@pytest.mark.parametrize("form", ["text", "module", "plan", "thunk sequence"])
+def test_compile_takes_every_form_of_a_program(form):
+    from hlo2graph.program.text import format_plan
+
+    program = {
+        "text": lambda: ADD,
+        "module": lambda: h2g.parse(ADD),
+        "plan": lambda: h2g.plan(ADD),
+        "thunk sequence": lambda: format_plan(h2g.plan(ADD)),
+    }[form]()
+    executable = h2g.compile(program)
+    f32 = np.dtype(np.float32)
+    assert [tuple(leaf)[1:] for leaf in executable.inputs] == [(f32, (4,))] * 2
+    assert [leaf[0] for leaf in executable.inputs] == ["x", "y"]
+    assert [tuple(leaf)[1:] for leaf in executable.outputs] == [(f32, (4,))] * 2
+    x, y = np.arange(4, dtype=f32), np.ones(4, f32)
+    for _ in range(2):
+        total, same = executable(x, y)
+        np.testing.assert_array_equal(total, [1, 2, 3, 4])
+        np.testing.assert_array_equal(same, x)
+    total[:] = 7  # results are the caller's own
+    np.testing.assert_array_equal(executable(x, y)[0], [1, 2, 3, 4])
+
+
+def test_narrow_types_are_those_of_ml_dtypes():
+    executable = h2g.compile("HloModule m ENTRY e { ROOT x = bf16[2] parameter(0) }")
+    assert executable.inputs[0][1] == ml_dtypes.bfloat16
+    (out,) = executable(np.array([1.5, 2], ml_dtypes.bfloat16))
+    assert out.dtype == ml_dtypes.bfloat16
+
+
+def test_a_donated_argument_is_not_written():
+    text = (ROOT / "samples" / "alias_accumulate.hlo").read_text()
+    executable = h2g.compile(text)
+    state, x = np.full(64, 2, np.float32), np.ones(64, np.float32)
+    total, scaled = executable(state, x)
+    np.testing.assert_array_equal(total, np.full(64, 3))
+    np.testing.assert_array_equal(scaled, np.full(64, 2))
+    np.testing.assert_array_equal(state, np.full(64, 2))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (np.zeros(4, np.float32),),
+        (np.zeros(5, np.float32), np.zeros(4, np.float32)),
+        (np.zeros(4, np.float64), np.zeros(4, np.float32)),
+        ("text", np.zeros(4, np.float32)),
+        (None, None),
+    ],
+)
+def test_arguments_that_do_not_fit(args):
+    with pytest.raises(InputError):
+        h2g.compile(ADD)(*args)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": "sm_1"}, "target is one of auto, host"),
+        ({"fuse": "all"}, "fuse is one of"),
+        ({"schedule": "random"}, "schedule is one of"),
+        ({"max_buffer_reuse": -2}, "max_buffer_reuse"),
+        ({"memory_budget": -1}, "memory_budget"),
+        ({"backend": "tpu"}, "backend is one of"),
+        ({"matmul_precision": "low"}, "matmul_precision is one of"),
+        ({"elided": "ones"}, "zeros or random:SEED"),
+    ],
+)
+def test_options_that_do_not_exist(options, said):
+    with pytest.raises(InputError, match=said):
+        h2g.compile(ADD, **options)
+
+
+def test_planning_options_do_not_apply_to_a_plan():
+    with pytest.raises(InputError, match=r"--max-buffer-reuse.*planned already"):
+        h2g.plan(h2g.plan(ADD), max_buffer_reuse=-1)
+
+
+def test_no_cuda_backend_says_so():
+    with pytest.raises(BackendError, match="--backend host"):
+        h2g.compile(ADD, backend="cuda")
+
+
+def test_observer_sees_the_stages_in_order():
+    seen: list[str] = []
+    h2g.plan(ADD, target="sm_90", observe=lambda name, text: seen.append(name) or text[0])
+    assert seen == ["parse", "verify", "fuse", "lower", "place_copies", "buffers", "plan"]
+
+
+def test_target_decides_fusion_unless_told():
+    plans = {
+        (target, fuse): h2g.plan(ADD, target=target, fuse=fuse)
+        for target in ("host", "sm_90")
+        for fuse in (None, "none", "default")
+    }
+    assert {key: (p.target, p.fuse) for key, p in plans.items()} == {
+        ("host", None): ("host", "none"),
+        ("host", "none"): ("host", "none"),
+        ("host", "default"): ("host", "default"),
+        ("sm_90", None): ("sm_90", "default"),
+        ("sm_90", "none"): ("sm_90", "none"),
+        ("sm_90", "default"): ("sm_90", "default"),
+    }
+
+
+def test_to_json_is_json():
+    document = h2g.plan(ADD).to_json()
+    assert json.loads(json.dumps(document)) == document
+    assert set(document) >= {"module", "allocations", "thunks", "edges", "stats", "target", "fuse"}
