@@ -1,13 +1,12 @@
 """The one op table: an OpSpec per opcode, a file per family."""
 
 from hlo2graph.ops.asynchronous import ASYNCHRONOUS
+from hlo2graph.ops.collectives import COLLECTIVES
 from hlo2graph.ops.contraction import CONTRACTION
 from hlo2graph.ops.conversion import CONVERSION
-from hlo2graph.ops.convolution import CONVOLUTION
 from hlo2graph.ops.custom_call import CUSTOM_CALL
 from hlo2graph.ops.dynamic import DYNAMIC
 from hlo2graph.ops.elementwise import ELEMENTWISE
-from hlo2graph.ops.fft import FFT
 from hlo2graph.ops.indexing import INDEXING
 from hlo2graph.ops.linalg import LINALG
 from hlo2graph.ops.normalization import NORMALIZATION
@@ -21,24 +20,23 @@ from hlo2graph.ops.structure import STRUCTURE
 from hlo2graph.ops.window import WINDOW
 
 FAMILIES: tuple[tuple[OpSpec, ...], ...] = (
-    ASYNCHRONOUS,
     CONTRACTION,
-    CONVERSION,
-    CONVOLUTION,
     CUSTOM_CALL,
-    DYNAMIC,
-    ELEMENTWISE,
-    FFT,
     INDEXING,
     LINALG,
     NORMALIZATION,
     RANDOM,
     REDUCTION,
+    SORTING,
+    WINDOW,
+    ASYNCHRONOUS,
+    COLLECTIVES,
+    CONVERSION,
+    DYNAMIC,
+    ELEMENTWISE,
     SELECTION,
     SHAPING,
-    SORTING,
     STRUCTURE,
-    WINDOW,
 )
 OPS: dict[str, OpSpec] = {spec.opcode: spec for family in FAMILIES for spec in family}
 

@@ -77,7 +77,7 @@ def _copy_done(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> 
 
 
 _ATTRS = frozenset({"calls", "async_execution_thread"})
-_PREFETCH = frozenset({"cross_program_prefetch_index", "is_cross_program_prefetch"})
+_PREFETCH = frozenset({"cross_program_prefetch_index"})
 _STRUCTURE = Lowering.STRUCTURE
 
 ASYNCHRONOUS: tuple[OpSpec, ...] = (

@@ -20,19 +20,15 @@ from hlo2graph.hlo import (
 )
 from hlo2graph.ops.expect import (
     array,
-    arrays,
     callee,
     found,
     gives,
     integer,
-    integers,
     refuse,
-    same,
     takes,
     token,
     tuple_of,
 )
-from hlo2graph.ops.region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, Lowering, OpSpec
 
 _PRED, _S32, _TOKEN = Shape(DTYPES["pred"]), Shape(DTYPES["s32"]), Shape(DTYPES["token"])
@@ -177,33 +173,6 @@ def _conditional(
     return evaluate(names[at], [operands[at + 1]])
 
 
-def _infer_map(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> Shape:
-    shapes = arrays(instr, operands)
-    first = shapes[0]
-    called = callee(instr, "to_apply", known)
-    takes(instr, called, [Shape(shape.dtype) for shape in shapes])
-    for at, shape in enumerate(shapes):
-        same(instr, Shape(first.dtype, shape.dims), first, f"the dimensions of operand {at}")
-    if integers(instr, "dimensions", tuple(range(first.rank))) != tuple(range(first.rank)):
-        refuse(instr, f"must map over all {first.rank} dimensions, in order")
-    result = array(instr, called.result.shape, f"result of {called.name}")
-    gives(instr, called, Shape(result.dtype))
-    return Shape(result.dtype, first.dims, dynamic=first.dynamic)
-
-
-def _map(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
-    name = str(instr.attrs["to_apply"])
-    shape = instr.shape
-    assert isinstance(shape, Shape)
-    given = [np.asarray(x) for x in operands]
-    if is_elementwise_region(evaluate.computations, name):
-        return np.broadcast_to(np.asarray(evaluate(name, given)), shape.dims)
-    out = np.empty(shape.dims, shape.dtype.numpy)
-    for at in np.ndindex(*shape.dims):
-        out[at] = evaluate(name, [np.asarray(x[at]) for x in given])
-    return out
-
-
 def _infer_after_all(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
     for shape in operands:
         token(instr, shape)
@@ -230,14 +199,7 @@ _ANY = (0, None)
 
 
 STRUCTURE: tuple[OpSpec, ...] = (
-    OpSpec(
-        "parameter",
-        0,
-        _infer_written,
-        _first,
-        frozenset({"parameter_replication"}),
-        lowering=_STRUCTURE,
-    ),
+    OpSpec("parameter", 0, _infer_written, _first, lowering=_STRUCTURE),
     OpSpec(
         "constant", 0, _infer_written, _constant, lowering=_STRUCTURE, why_not=_why_not_constant
     ),
@@ -245,8 +207,21 @@ STRUCTURE: tuple[OpSpec, ...] = (
     OpSpec(
         "get-tuple-element", 1, _infer_element, _element, frozenset({"index"}), lowering=_STRUCTURE
     ),
-    OpSpec("call", _ANY, _infer_call, _call, frozenset({"to_apply"}), lowering=_STRUCTURE),
-    OpSpec("fusion", _ANY, _infer_call, _call, frozenset({"calls", "kind"})),
+    OpSpec(
+        "call",
+        _ANY,
+        _infer_call,
+        _call,
+        frozenset({"to_apply", "is_composite"}),
+        lowering=_STRUCTURE,
+    ),
+    OpSpec(
+        "fusion",
+        _ANY,
+        _infer_call,
+        _call,
+        frozenset({"calls", "kind", "output_to_operand_aliasing"}),
+    ),
     OpSpec("while", 1, _infer_while, _while, frozenset({"condition", "body"}), lowering=_STRUCTURE),
     OpSpec(
         "conditional",
@@ -256,7 +231,6 @@ STRUCTURE: tuple[OpSpec, ...] = (
         frozenset({"branch_computations", "true_computation", "false_computation"}),
         lowering=_STRUCTURE,
     ),
-    OpSpec("map", (1, None), _infer_map, _map, frozenset({"to_apply", "dimensions"})),
     OpSpec("after-all", _ANY, _infer_after_all, _token, lowering=_STRUCTURE),
     OpSpec("add-dependency", 2, _infer_add_dependency, _first, lowering=_STRUCTURE),
     OpSpec("opt-barrier", 1, _infer_first, _first, lowering=_STRUCTURE),

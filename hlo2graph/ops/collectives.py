@@ -1,0 +1,269 @@
+"""Communication between devices and with the host: inferred in full, planned, but not run yet.
+
+Shapes follow OpenXLA's operation page. The start of an asynchronous pair holds what its done
+hands out: all-reduce-start its result, the others a tuple of operands and results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from hlo2graph.errors import UnsupportedError
+from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.ops.expect import (
+    array,
+    arrays,
+    callee,
+    dimension,
+    gives,
+    refuse,
+    same,
+    takes,
+    token,
+    tuple_of,
+)
+from hlo2graph.ops.groups import group_size
+from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, Lowering, OpSpec
+
+_TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
+_Infer: TypeAlias = Callable[[Instruction, Sequence[AnyShape], Computations], AnyShape]
+
+
+def _needs_devices(_: Instruction) -> str:
+    return "needs several devices, and programs run on one"
+
+
+def _needs_host(_: Instruction) -> str:
+    return "talks to a host program that is not there"
+
+
+def _refused(instr: Instruction, _: Sequence[HostValue], __: Evaluator) -> Array:
+    raise UnsupportedError(f"{instr.opcode} cannot run here", instr.span)
+
+
+def _joined(parts: Sequence[AnyShape]) -> AnyShape:
+    return parts[0] if len(parts) == 1 else TupleShape(tuple(parts))
+
+
+def _bare(shape: Shape) -> Shape:
+    return shape.with_layout(None)
+
+
+def _all_reduce(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> AnyShape:
+    shapes = arrays(instr, operands)
+    _check_reducer(instr, known)
+    return _joined([_bare(shape) for shape in shapes])
+
+
+def _check_reducer(instr: Instruction, known: Computations) -> None:
+    """Require (T[], T[]) -> T[]; T may be wider than the operands, to add up in."""
+    called = callee(instr, "to_apply", known)
+    result = array(instr, called.result.shape, f"result of {called.name}")
+    scalar = Shape(result.dtype)
+    gives(instr, called, scalar)
+    takes(instr, called, (scalar, scalar))
+
+
+def _resized(instr: Instruction, shape: Shape, result: Shape, *, grow: bool) -> Shape:
+    """Return `shape` with the attribute's dimension multiplied, or divided, by the group size.
+
+    Where the text does not give the groups, the written result says how many there are.
+    """
+    along = dimension(instr, "dimensions", shape.rank)
+    count = group_size(instr)
+    if count is None:
+        wide, narrow = (result, shape) if grow else (shape, result)
+        if wide.rank != narrow.rank or not narrow.dims[along]:
+            return shape.with_layout(None)
+        count = max(1, wide.dims[along] // narrow.dims[along])
+    if not grow and shape.dims[along] % count:
+        refuse(
+            instr,
+            f"cannot split the {shape.dims[along]} elements of dimension {along} among {count}",
+        )
+    dims = list(shape.dims)
+    dims[along] = dims[along] * count if grow else dims[along] // count
+    return Shape(shape.dtype, tuple(dims))
+
+
+def _results(instr: Instruction, shape: AnyShape, count: int) -> list[Shape]:
+    """Return the array shapes of a result that is a tuple where there are several operands."""
+    parts = (shape,) if count == 1 else tuple_of(instr, shape).parts
+    if len(parts) != count:
+        refuse(instr, f"has {count} operands, but {len(parts)} results")
+    return arrays(instr, parts)
+
+
+def _all_gather(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    return _gathered(instr, operands, instr.shape)
+
+
+def _gathered(
+    instr: Instruction, operands: Sequence[AnyShape], result: AnyShape, *, grow: bool = True
+) -> AnyShape:
+    shapes = arrays(instr, operands)
+    results = _results(instr, result, len(shapes))
+    pairs = zip(shapes, results, strict=True)
+    return _joined([_resized(instr, *pair, grow=grow) for pair in pairs])
+
+
+def _all_gather_start(
+    instr: Instruction, operands: Sequence[AnyShape], _: Computations
+) -> AnyShape:
+    parts = tuple_of(instr, instr.shape, least=2).parts
+    return TupleShape((_joined(operands), _gathered(instr, operands, parts[1]), *parts[2:]))
+
+
+def _reduce_scatter(
+    instr: Instruction, operands: Sequence[AnyShape], known: Computations
+) -> AnyShape:
+    _check_reducer(instr, known)
+    return _gathered(instr, operands, instr.shape, grow=False)
+
+
+def _all_to_all(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    shapes = arrays(instr, operands)
+    count = group_size(instr)
+    if "dimensions" in instr.attrs:
+        if len(shapes) != 1:
+            refuse(instr, f"along a dimension takes one operand, got {len(shapes)}")
+        along = dimension(instr, "dimensions", shapes[0].rank)
+        if count and shapes[0].dims[along] % count:
+            refuse(
+                instr,
+                f"cannot split the {shapes[0].dims[along]} elements of dimension {along}"
+                f" among {count}",
+            )
+        return _bare(shapes[0])
+    if count and count != len(shapes):
+        refuse(instr, f"needs an operand for each of {count} devices, got {len(shapes)}")
+    for shape in shapes[1:]:
+        same(instr, shape, shapes[0], "each operand")
+    return TupleShape(tuple(_bare(shape) for shape in shapes))
+
+
+def _ragged(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    given, target, *counts = arrays(instr, operands)
+    if given.dtype is not target.dtype or given.dims[1:] != target.dims[1:]:
+        refuse(instr, f"needs an operand and a result that match, got {given} and {target}")
+    for shape in counts[1:]:
+        same(instr, shape, counts[0], "its offsets and sizes")
+    return _bare(target)
+
+
+def _permuted(operands: Sequence[AnyShape], instr: Instruction) -> AnyShape:
+    """Return the result; in place there are four operands: source, target and where in each."""
+    if len(operands) == 4 and "slice_sizes" in instr.attrs:
+        return operands[1]
+    return _joined(operands)
+
+
+def _permute(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    return _permuted(operands, instr)
+
+
+def _permute_start(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    parts = tuple_of(instr, instr.shape, least=2).parts
+    taken = operands[:1] if "slice_sizes" in instr.attrs else operands
+    return TupleShape((_joined(taken), _permuted(operands, instr), *parts[2:]))
+
+
+def _same_as_operands(_: Instruction, operands: Sequence[AnyShape], __: Computations) -> AnyShape:
+    return _joined(operands)
+
+
+def _second_part(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    return tuple_of(instr, operands[0], least=2).parts[1]
+
+
+def _infeed(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    token(instr, operands[0])
+    parts = tuple_of(instr, instr.shape, least=2).parts
+    return TupleShape((parts[0], _TOKEN))
+
+
+def _outfeed(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    token(instr, operands[1], "second operand")
+    fed = instr.attrs.get("outfeed_shape")
+    if isinstance(fed, Shape | TupleShape):
+        same(instr, operands[0], fed, "what it feeds")
+    return _TOKEN
+
+
+def _send(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    token(instr, operands[1], "second operand")
+    return TupleShape((operands[0], _U32, _TOKEN))
+
+
+def _recv(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    token(instr, operands[0])
+    return TupleShape((tuple_of(instr, instr.shape, least=3).parts[0], _U32, _TOKEN))
+
+
+def _send_done(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    token(instr, tuple_of(instr, operands[0], least=3).parts[2], "operand's last part")
+    return _TOKEN
+
+
+def _recv_done(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    return TupleShape((tuple_of(instr, operands[0], least=3).parts[0], _TOKEN))
+
+
+def _collective(
+    opcode: str, arity: int | tuple[int, int | None], infer: _Infer, *attrs: str
+) -> OpSpec:
+    return OpSpec(
+        opcode,
+        arity,
+        infer,
+        _refused,
+        frozenset(attrs),
+        Lowering.COLLECTIVE,
+        effect=True,
+        why_not=_needs_devices,
+    )
+
+
+def _host_io(opcode: str, arity: int, infer: _Infer, *attrs: str) -> OpSpec:
+    return OpSpec(
+        opcode,
+        arity,
+        infer,
+        _refused,
+        frozenset(attrs),
+        Lowering.HOST_IO,
+        effect=True,
+        why_not=_needs_host,
+    )
+
+
+_SOME = (1, None)
+_GROUPS = ("channel_id", "replica_groups")
+_PLACED = (*_GROUPS, "constrain_layout", "dimensions")
+_GATHER = (*_PLACED, "use_global_device_ids")
+_REDUCE = (*_GROUPS, "constrain_layout", "use_global_device_ids", "to_apply", "mode")
+_PERMUTE = ("channel_id", "source_target_pairs", "slice_sizes")
+_CHANNEL = ("channel_id", "is_host_transfer")
+
+COLLECTIVES: tuple[OpSpec, ...] = (
+    _collective("all-gather", _SOME, _all_gather, *_GATHER),
+    _collective("all-gather-start", _SOME, _all_gather_start, *_GATHER),
+    _collective("all-gather-done", 1, _second_part),
+    _collective("all-reduce", _SOME, _all_reduce, *_REDUCE),
+    _collective("all-reduce-start", _SOME, _all_reduce, *_REDUCE),
+    _collective("all-reduce-done", 1, _same_as_operands),
+    _collective("reduce-scatter", _SOME, _reduce_scatter, *_REDUCE, "dimensions"),
+    _collective("all-to-all", _SOME, _all_to_all, *_PLACED),
+    _collective("ragged-all-to-all", 6, _ragged, *_GROUPS, "dimensions"),
+    _collective("collective-broadcast", _SOME, _same_as_operands, *_GROUPS),
+    _collective("collective-permute", _SOME, _permute, *_PERMUTE),
+    _collective("collective-permute-start", _SOME, _permute_start, *_PERMUTE),
+    _collective("collective-permute-done", 1, _second_part),
+    _host_io("infeed", 1, _infeed, "infeed_config"),
+    _host_io("outfeed", 2, _outfeed, "outfeed_config", "outfeed_shape"),
+    _host_io("send", 2, _send, *_CHANNEL),
+    _host_io("send-done", 1, _send_done, *_CHANNEL),
+    _host_io("recv", 1, _recv, *_CHANNEL),
+    _host_io("recv-done", 1, _recv_done, *_CHANNEL),
+)

@@ -1,0 +1,27 @@
+"""How many devices work together in a collective, read from `replica_groups`."""
+
+from __future__ import annotations
+
+import re
+
+from hlo2graph.hlo import Instruction
+from hlo2graph.ops.expect import refuse
+
+_LISTED = re.compile(r"\{[\d,\s]*\}")
+_IOTA = re.compile(r"\[([\d,\s]+)\]\s*<=\s*\[")
+
+
+def group_size(instr: Instruction) -> int | None:
+    """Return the size of each group, or None where the text leaves it to the run.
+
+    `{{0,1},{2,3}}` lists the groups; `[2,4]<=[8]` makes 2 groups of 4. A ragged list is refused
+    where all groups must be equal, which the caller knows.
+    """
+    text = str(instr.attrs.get("replica_groups", "{}"))
+    if iota := _IOTA.match(text):
+        return int(iota[1].split(",")[-1])
+    inner = text.strip().removeprefix("{").removesuffix("}")
+    sizes = {len(re.findall(r"\d+", group)) for group in _LISTED.findall(inner)} - {0}
+    if len(sizes) > 1:
+        refuse(instr, f"needs groups of one size, got replica_groups={text}")
+    return sizes.pop() if sizes else None
