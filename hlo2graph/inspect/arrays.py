@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,7 +56,8 @@ def parse_input(option: str, leaves: Sequence[Leaf]) -> tuple[int, Array]:
     position = find_leaf(name, leaves, "arg", "--input")
     path = Path(where[1:])
     try:
-        array = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            array = np.load(file, allow_pickle=False)
     except UNREADABLE as error:
         raise InputError(f"{path}: cannot be read as .npy: {_reason(error)}") from None
     if not isinstance(array, np.ndarray):
@@ -115,14 +116,17 @@ def _is_foreign(dtype: np.dtype[Any]) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Mapping[str, Array]]:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except UNREADABLE as error:
-        raise InputError(f"{path}: cannot be read as .npz: {_reason(error)}") from None
-    if isinstance(loaded, np.ndarray):
-        raise InputError(f"{path}: holds one array without a name; give it as --input NAME=@{path}")
-    with loaded as arrays:
-        yield arrays
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
+            loaded = np.load(file, allow_pickle=False)
+        except UNREADABLE as error:
+            raise InputError(f"{path}: cannot be read as .npz: {_reason(error)}") from None
+        if isinstance(loaded, np.ndarray):
+            raise InputError(
+                f"{path}: holds one array without a name; give it as --input NAME=@{path}"
+            )
+        yield stack.enter_context(loaded)
 
 
 def _member(arrays: Mapping[str, Array], key: str, path: Path) -> Array:
