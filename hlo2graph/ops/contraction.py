@@ -155,7 +155,7 @@ def contract(lhs: Array, rhs: Array, dims: DotDims, result: DType) -> Array:
         left.reshape(prod(batch), prod(rows), depth),
         right.reshape(prod(batch), depth, prod(columns)),
     )
-    return narrow(total, result).reshape(*batch, *rows, *columns)
+    return narrow(total, result).reshape((*batch, *rows, *columns))
 
 
 def _dot(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:

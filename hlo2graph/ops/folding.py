@@ -133,7 +133,7 @@ def scatter_fold(
     opcode = binary_reducer(evaluate.computations, name)
     same = isinstance(shape, Shape) and shape.dtype.numpy == targets[0].dtype
     if len(targets) == 1 and opcode in UFUNCS and same:
-        UFUNCS[opcode].at(targets[0], index, values[0])
+        UFUNCS[opcode].at(targets[0], index, values[0].astype(targets[0].dtype, copy=False))
         return
     fold = region_fold(evaluate, name)
     for chosen in _rounds(index):

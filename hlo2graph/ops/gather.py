@@ -171,7 +171,7 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     index = []
     for dim in partial:
         start = np.clip(starts[dim], 0, operand.shape[dim] - sizes[dim])
-        start = start.reshape(*start.shape, *(1,) * len(inner))
+        start = start.reshape((*start.shape, *(1,) * len(inner)))
         if dim in inner:
             tail = len(inner) - 1 - inner.index(dim)
             start = start + np.arange(sizes[dim]).reshape(-1, *(1,) * tail)

@@ -129,7 +129,7 @@ def _positions(
     for axis, dim in enumerate(kept):
         tail = (1,) * (len(kept) - 1 - axis)
         offsets = offsets + (np.arange(sizes[axis]) * strides[dim]).reshape(-1, *tail)
-    return base.reshape(*batch, *(1,) * len(kept)) + offsets, inside
+    return base.reshape((*batch, *(1,) * len(kept))) + offsets, inside
 
 
 SCATTER = OpSpec(
