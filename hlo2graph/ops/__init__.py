@@ -4,9 +4,11 @@ from hlo2graph.ops.asynchronous import ASYNCHRONOUS
 from hlo2graph.ops.collectives import COLLECTIVES
 from hlo2graph.ops.contraction import CONTRACTION
 from hlo2graph.ops.conversion import CONVERSION
+from hlo2graph.ops.convolution import CONVOLUTION
 from hlo2graph.ops.custom_call import CUSTOM_CALL
 from hlo2graph.ops.dynamic import DYNAMIC
 from hlo2graph.ops.elementwise import ELEMENTWISE
+from hlo2graph.ops.fft import FFT
 from hlo2graph.ops.indexing import INDEXING
 from hlo2graph.ops.linalg import LINALG
 from hlo2graph.ops.normalization import NORMALIZATION
@@ -21,7 +23,9 @@ from hlo2graph.ops.window import WINDOW
 
 FAMILIES: tuple[tuple[OpSpec, ...], ...] = (
     CONTRACTION,
+    CONVOLUTION,
     CUSTOM_CALL,
+    FFT,
     INDEXING,
     LINALG,
     NORMALIZATION,
