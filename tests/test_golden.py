@@ -9,7 +9,7 @@ import pytest
 from conftest import GOLDEN, SAMPLES
 
 import hlo2graph
-from hlo2graph.inspect.dot import format_dot
+from hlo2graph.inspect.dot import dot
 
 STAGES = {".hlo": ("module", "program", "plan", "dot"), ".thunks": ("plan", "dot")}
 CASES = [(sample, stage) for sample in SAMPLES for stage in STAGES[sample.suffix]]
@@ -24,7 +24,7 @@ def texts(sample: Path) -> dict[str, str]:
         sample.read_text(), filename=sample.name, observe=seen.__setitem__, **target
     )
     module = {"module": seen["verify"], "program": seen["place_copies"]} if target else {}
-    return {**module, "plan": seen["plan"], "dot": format_dot(plan)}
+    return {**module, "plan": seen["plan"], "dot": dot(plan)}
 
 
 def name(sample: Path, stage: str) -> str:

@@ -205,7 +205,7 @@ def command(
 
 def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
     """Compile, run, check and measure one module."""
-    from hlo2graph.frontend import is_thunk_sequence
+    from hlo2graph.frontend.thunks import is_thunk_sequence
     from hlo2graph.inspect.arrays import save_outputs
     from hlo2graph.inspect.session import run_session
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from hlo2graph.hlo import Computation, Literal, Shape
 from hlo2graph.program.thunks import Sequence, Slice
@@ -65,3 +66,9 @@ class Plan:
     body: Sequence[Slice]
     arena: ArenaSize
     aliases: tuple[str, ...] = field(default=())  # honoured or not, and why; one line each
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `plan --json` prints; program.plan_json documents it."""
+        from hlo2graph.program.plan_json import plan_json
+
+        return plan_json(self)
