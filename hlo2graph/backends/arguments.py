@@ -50,8 +50,9 @@ def check_argument(arg: object, leaf: Leaf, position: int) -> Array:
     what = f"input {position} ({leaf.name}) is {shape.without_layout_text()}"
     array = _array(arg, shape.dtype.numpy, what)
     if array.dtype != shape.dtype.numpy:
+        order = "" if array.dtype.isnative else " in the other byte order"
         raise InputError(
-            f"{what}, so it takes dtype {shape.dtype.numpy.name}, got {array.dtype.name}"
+            f"{what}, so it takes dtype {shape.dtype.numpy.name}, got {array.dtype.name}{order}"
         )
     if array.shape != shape.dims:
         raise InputError(f"{what}, so it takes shape {shape.dims}, got {array.shape}")
