@@ -72,3 +72,9 @@ class Plan:
         from hlo2graph.program.plan_json import plan_json
 
         return plan_json(self)
+
+    def __str__(self) -> str:
+        """Return the plan as thunk-sequence text."""
+        from hlo2graph.program.text import format_plan
+
+        return format_plan(self)

@@ -1,0 +1,124 @@
+"""What stands on a node: name, kind, shapes, bytes, source line; cut to length and quoted."""
+
+from __future__ import annotations
+
+import re
+from typing import assert_never
+
+from hlo2graph.hlo import Computation
+from hlo2graph.hlo.metadata import op_name, source_line
+from hlo2graph.program.numbering import Numbered
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.text import kind_of
+from hlo2graph.program.thunks import (
+    Collective,
+    Conditional,
+    Copy,
+    Fill,
+    Kernel,
+    Library,
+    Slice,
+    Thunk,
+    While,
+)
+from hlo2graph.program.uses import reads, writes
+
+LONGEST_NAME = 60
+LONGEST_TOOLTIP = 200
+MOST_SLICES = 3  # of one thunk on its label
+
+_ENTITY = re.compile(r"&(?=#?\w+;)")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
+
+
+def quoted(text: str) -> str:
+    """Return `text` as a DOT string that shows just these characters, line breaks too."""
+    plain = _CONTROL.sub(" ", _ENTITY.sub("&amp;", text))
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def shortened(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return `text` with its middle left out if it is longer than `longest`."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def human_bytes(size: int) -> str:
+    """Return a size in bytes for people: `64 KiB`, `1.5 MiB`."""
+    if size < 1024:
+        return f"{size} B"
+    amount, unit = size / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
+
+
+class Labels:
+    """Writes the labels of one plan's thunks."""
+
+    def __init__(self, plan: Plan, tables: str) -> None:
+        self._plan = plan
+        self._tables = tables
+        self._runs: dict[str, tuple[str, str]] = {}  # by computation: what it does, its result
+
+    def node(self, thunk: Thunk[Slice], hidden: tuple[tuple[str, Numbered], ...]) -> str:
+        """Return a node's label; `hidden` are the nested sequences that are not drawn."""
+        lines = [shortened(thunk.name), *self._what(thunk), _buffers(thunk)]
+        lines += [f"{label}: {len(s.sequence.thunks)} thunks" for label, s in hidden[:4]]
+        source = source_line(self._tables, thunk.metadata)
+        if source:
+            lines.append(shortened(source))
+        return "\n".join(lines)
+
+    def tooltip(self, thunk: Thunk[Slice]) -> str:
+        """Return what shows when the mouse is over a node: where the thunk comes from."""
+        return shortened(op_name(thunk.metadata) or thunk.name, LONGEST_TOOLTIP)
+
+    def _what(self, thunk: Thunk[Slice]) -> list[str]:
+        match thunk:
+            case Kernel() | Library() | Collective():
+                does, result = self._computation(thunk.computation)
+                return [f"{kind_of(thunk)}: {does}", result]
+            case Copy():
+                return [f"copy {human_bytes(thunk.target.size)}"]
+            case Fill():
+                return [f"fill {human_bytes(thunk.target.size)} with {thunk.pattern.hex(' ')}"]
+            case While():
+                times = "" if thunk.trip_count is None else f", {thunk.trip_count} times"
+                return [f"while{times}"]
+            case Conditional():
+                return [f"conditional, {len(thunk.branches)} branches"]
+            case _:
+                assert_never(thunk)
+
+    def _computation(self, name: str) -> tuple[str, str]:
+        found = self._runs.get(name)
+        if found is None:
+            computation = self._plan.computations[name]
+            found = self._runs[name] = (
+                _does(computation),
+                shortened(str(computation.result.shape)),
+            )
+        return found
+
+
+def _does(computation: Computation) -> str:
+    """Return a lone instruction's opcode, or what a fusion ends with and how large it is."""
+    work = [i for i in computation.instructions if i.opcode not in ("parameter", "constant")]
+    last = computation.result.opcode
+    return last if len(work) <= 1 else f"{last} and {len(work) - 1} more"
+
+
+def _buffers(thunk: Thunk[Slice]) -> str:
+    return f"{_slices(reads(thunk))} > {_slices(writes(thunk))}"
+
+
+def _slices(slices: tuple[Slice, ...]) -> str:
+    shown = " ".join(map(str, slices[:MOST_SLICES])) or "nothing"
+    more = len(slices) - MOST_SLICES
+    return f"{shown} +{more}" if more > 0 else shown
