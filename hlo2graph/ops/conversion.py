@@ -49,9 +49,7 @@ def converted(x: Array, target: DType) -> Array:
         return np.asarray(widen(x) != 0)
     if source.kind is Kind.FLOAT and target.is_integer:
         return _saturated(widen(x), target)
-    if source.kind is not Kind.FLOAT or target.kind is not Kind.FLOAT:
-        x = widen(x)
-    return x.astype(target.numpy)
+    return widen(x).astype(target.numpy)
 
 
 def _saturated(x: Array, target: DType) -> Array:
@@ -137,29 +135,32 @@ def _infer_reduce_precision(
 
 def _reduce_precision(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Array:
     x = np.asarray(operands[0])
-    wide = widen(x) if x.dtype != np.float16 else x.astype(np.float32)
-    kept = _with_precision(wide, integer(instr, "exponent_bits"), integer(instr, "mantissa_bits"))
-    return kept.astype(x.dtype, copy=False)
+    exponent_bits, mantissa_bits = integer(instr, "exponent_bits"), integer(instr, "mantissa_bits")
+    if dtype_of(x).name in _IEEE:
+        return _with_precision(x, exponent_bits, mantissa_bits)
+    return _with_precision(widen(x), exponent_bits, mantissa_bits).astype(x.dtype)
+
+
+_IEEE = frozenset({"f64", "f32", "f16", "bf16", "f8e5m2", "f8e4m3", "f8e3m4"})
 
 
 def _with_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     """Round to nearest even; too large becomes infinite, below the normal range becomes 0."""
-    limits = np.finfo(x.dtype)
+    width, own_mantissa = 8 * x.dtype.itemsize, _mantissa_bits(dtype_of(x))
+    own_exponent = width - 1 - own_mantissa
     word = np.dtype(f"u{x.dtype.itemsize}").type
     bits = np.ascontiguousarray(x).reshape(x.shape).view(word)
-    sign = bits & word(1 << (limits.bits - 1))
-    dropped = limits.nmant - mantissa_bits
+    sign = bits & word(1 << (width - 1))
+    dropped = own_mantissa - mantissa_bits
     if dropped > 0:
         odd = (bits >> word(dropped)) & word(1)
         bits = (bits + odd + word((1 << (dropped - 1)) - 1)) & ~word((1 << dropped) - 1)
-    if exponent_bits < limits.bits - 1 - limits.nmant:
-        bias = (1 << (limits.bits - 2 - limits.nmant)) - 1
-        reach = (1 << (exponent_bits - 1)) - 1
-        field = word(((1 << (limits.bits - 1 - limits.nmant)) - 1) << limits.nmant)
-        exponent = bits & field
-        infinite = sign | field
-        bits = np.where(exponent > word((bias + reach) << limits.nmant), infinite, bits)
-        bits = np.where(exponent <= word((bias - reach) << limits.nmant), sign, bits)
+    if exponent_bits < own_exponent:
+        bias, reach = (1 << (own_exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+        infinity = word(((1 << own_exponent) - 1) << own_mantissa)
+        exponent = bits & infinity
+        bits = np.where(exponent > word((bias + reach) << own_mantissa), sign | infinity, bits)
+        bits = np.where(exponent <= word((bias - reach) << own_mantissa), sign, bits)
     return np.where(np.isnan(x), x, bits.astype(word).view(x.dtype))
 
 

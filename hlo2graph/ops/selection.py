@@ -52,7 +52,8 @@ def _compare(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) ->
 
 def _total_order(x: Array) -> Array:
     """Return integers ordered as -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
-    bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").reshape(x.shape)
+    wide = widen(x)
+    bits = np.ascontiguousarray(wide).reshape(x.shape).view(f"i{wide.dtype.itemsize}")
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
