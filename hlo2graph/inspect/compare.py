@@ -20,8 +20,13 @@ class Tolerance:
 
     @property
     def is_exact(self) -> bool:
-        """Only equal bits will do (and NaN for NaN)."""
+        """Only equal values will do (and NaN for NaN)."""
         return not self.relative and not self.absolute
+
+    def __str__(self) -> str:
+        if self.is_exact:
+            return "none"
+        return f"{self.relative:g} relative + {self.absolute:g} absolute"
 
 
 EXACT = Tolerance(0.0, 0.0)
@@ -103,11 +108,11 @@ class Comparison:
             return (
                 f"{self.name}: {self.wrong:,} of {self.elements:,} elements differ, first at "
                 f"[{index}]: {self.got}, expected {self.want} (worst {self.worst:.3g}, "
-                f"allowed {_allowed(self.tolerance)})"
+                f"allowed {self.tolerance})"
             )
         if not self.worst:
             return f"{self.name}: equal"
-        return f"{self.name}: equal within {_allowed(self.tolerance)} (worst {self.worst:.2g})"
+        return f"{self.name}: equal within {self.tolerance} (worst {self.worst:.2g})"
 
 
 def compare(got: Array, want: Array, tolerance: Tolerance, name: str = "result") -> Comparison:
@@ -166,9 +171,3 @@ def _errors(got: Array, want: Array) -> Array:
 
 def _wide(array: Array) -> Array:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-
-
-def _allowed(tolerance: Tolerance) -> str:
-    if tolerance.is_exact:
-        return "none"
-    return f"{tolerance.relative:g} relative + {tolerance.absolute:g} absolute"

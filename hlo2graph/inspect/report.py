@@ -127,14 +127,16 @@ def _results(results: Sequence[Summary]) -> list[str]:
 
 def _check(check: Check) -> str:
     if not check.comparisons:
-        if check.ok:
-            return f"equal to {check.against}, bit for bit ({plural(check.runs, 'run')})"
-        return f"FAILED: differs from {check.against} ({plural(check.runs, 'run')})"
-    if check.ok:
-        return f"equal to {check.against}: {check.worst}"
+        verb = "same bits as" if check.ok else "FAILED: other bits than"
+        return f"{verb} {check.against} in {check.how}"
     wrong = [c for c in check.comparisons if not c.ok]
-    more = f"; {plural(len(wrong), 'result')} of {len(check.comparisons)} differ"
-    return f"FAILED: differs from {check.against}: {wrong[0]}{more if len(wrong) > 1 else ''}"
+    if wrong:
+        more = f"; {len(wrong)} of {plural(len(check.comparisons), 'result')} differ"
+        return f"FAILED: not {check.against}: {wrong[0]}{more if len(wrong) > 1 else ''}"
+    worst = check.worst
+    if not worst.worst:
+        return f"equal to {check.against}, exactly"
+    return f"equal to {check.against} within {worst.tolerance} (worst {worst.worst:.2g})"
 
 
 def _plan(report: RunReport) -> list[str]:

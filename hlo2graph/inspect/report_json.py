@@ -10,7 +10,7 @@ of the strings "NaN", "Infinity", "-Infinity":
     ok        true where every check held
     inputs    [{"name", "dtype", "shape", "bytes"}]
     outputs   [{"name", "dtype", "shape", "bytes", "min", "max", "mean", "nan", "infinite"}]
-    checks    [{"against", "ok", "runs", "bit_equal", "results": [{"name", "ok", "elements",
+    checks    [{"against", "how", "ok", "runs", "bit_equal", "results": [{"name", "ok", "elements",
                "wrong", "worst", "at", "relative", "absolute"}]}]; bit_equal is null where the
                check is within a tolerance
     plan      {"nodes", "edges", "hazards": {name: count}, "width", "critical_path",
@@ -93,6 +93,7 @@ def _output(result: Summary) -> Json:
 def _check(check: Check) -> Json:
     return {
         "against": check.against,
+        "how": check.how,
         "ok": check.ok,
         "runs": check.runs,
         "bit_equal": None if check.comparisons else check.ok,

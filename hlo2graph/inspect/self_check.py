@@ -8,6 +8,7 @@ from random import Random
 
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import Comparison, same_bits
+from hlo2graph.inspect.figures import plural
 from hlo2graph.ops.spec import Array
 
 
@@ -16,13 +17,15 @@ class Check:
     """The results held against a reference.
 
     against: what the reference is, in words. `comparisons` are by result leaf; where it is empty,
-    the claim was equality bit for bit, and `ok` says whether it held in all `runs`.
+    the claim was equality bit for bit, and `ok` says whether it held in all `runs`, of which `how`
+    tells.
     """
 
     against: str
     runs: int
     ok: bool
     comparisons: tuple[Comparison, ...] = ()
+    how: str = ""
 
     @staticmethod
     def of(against: str, comparisons: tuple[Comparison, ...]) -> Check:
@@ -49,6 +52,6 @@ def check_orders(
     shuffled = [same_bits(executable.run_random(rng, args), want) for _ in range(runs)]
     pooled = [same_bits(executable.run_parallel(args, threads), want) for _ in range(runs)]
     return (
-        Check("program order, in random orders", runs, all(shuffled)),
-        Check(f"program order, on {threads} threads", runs, all(pooled)),
+        Check("program order", runs, all(shuffled), how=plural(runs, "random order")),
+        Check("program order", runs, all(pooled), how=f"{plural(runs, 'run')} on a pool"),
     )

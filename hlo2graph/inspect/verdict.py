@@ -37,8 +37,8 @@ def _comparison(ratio: Ratio, serial: ModeTiming, graph: ModeTiming, rounds: int
         )
     if ratio.is_slower and rounds > 1:
         return (
-            f"The pool is slower: {ratio.value:.2f} times as fast as one thread "
-            f"({interval(ratio)}), {apart} more a run."
+            f"The pool is slower: it takes {1 / ratio.value:.2f} times as long as one thread "
+            f"({1 / ratio.high:.2f} to {1 / ratio.low:.2f}), {apart} more a run."
         )
     return f"No difference that {rounds} rounds can tell ({interval(ratio)} times as fast)."
 
