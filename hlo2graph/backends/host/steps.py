@@ -73,7 +73,7 @@ def _step(thunk: Thunk[Slice], arena: Arena, evaluator: Evaluator) -> Step:
                 load(thunk.body, arena, evaluator),
             )
         case Conditional():
-            branches = tuple(load(branch, arena, evaluator) for branch in thunk.branches)
+            branches = tuple(_branch(b, thunk, arena, evaluator) for b in thunk.branches)
             by_number = thunk.selector.size == S32.size
             selector = arena.view(thunk.selector, S32 if by_number else PRED)
             return (_switch if by_number else _choice)(selector, branches)
@@ -89,8 +89,6 @@ def _computing(thunk: Computing, arena: Arena, evaluator: Evaluator) -> Step:
         source.flags.writeable = False
     results = computation.result.shape.leaves()
     targets = [arena.view(w, s) for w, s in zip(thunk.writes, results, strict=True)]
-    scratch = thunk.workspace if isinstance(thunk, Library) else ()
-    assert not any(w.overlaps(r) for w in scratch for r in thunk.reads)
     name = thunk.computation
     if len(targets) == 1:
         return _one_result(evaluator, name, sources, targets[0])
@@ -167,18 +165,37 @@ def _while(condition: Block, again: Array, body: Block) -> Step:
     return step
 
 
-def _choice(selector: Array, branches: tuple[Block, ...]) -> Step:
+def _branch(
+    branch: Sequence[Slice], thunk: Conditional[Slice], arena: Arena, evaluator: Evaluator
+) -> Step:
+    """Return a step that runs a branch and puts its results where the conditional's are."""
+    block = load(branch, arena, evaluator)
+    ends = [
+        (arena.raw(source), arena.raw(target))
+        for source, target in zip(branch.results, thunk.results, strict=True)
+        if source != target  # only in thunk-sequence text: our own branches leave them in place
+    ]
+
     def step(walk: Walk) -> None:
-        walk(branches[0 if selector[()] else 1])
+        walk(block)
+        for source, target in ends:
+            target[...] = source
 
     return step
 
 
-def _switch(selector: Array, branches: tuple[Block, ...]) -> Step:
+def _choice(selector: Array, branches: tuple[Step, ...]) -> Step:
+    def step(walk: Walk) -> None:
+        branches[0 if selector[()] else 1](walk)
+
+    return step
+
+
+def _switch(selector: Array, branches: tuple[Step, ...]) -> Step:
     last = len(branches) - 1
 
     def step(walk: Walk) -> None:
         index = int(selector[()])
-        walk(branches[index if 0 <= index <= last else last])
+        branches[index if 0 <= index <= last else last](walk)
 
     return step
