@@ -1,0 +1,67 @@
+"""Choose how far to reuse bytes: not at all, so often, or just enough to fit a budget."""
+
+from __future__ import annotations
+
+from hlo2graph.errors import InputError
+from hlo2graph.program.buffers_model import Model, Temp, peak
+from hlo2graph.program.buffers_pack import pack
+from hlo2graph.program.buffers_place import Placement, Policy, place
+
+UNLIMITED = -1
+_SHARES = (1.0, 0.875, 0.75, 0.5, 0.25, 0.0)  # of the budget, to grow to before any reuse
+_NAMED = 4  # buffers named where a budget cannot be met
+
+
+def choose(model: Model, memory_budget: int | None, max_buffer_reuse: int) -> Placement:
+    """Return the placement that adds the least to the longest path, as far as the two allow.
+
+    memory_budget: bytes the arena may take; a budget allows any reuse that `max_buffer_reuse`
+        does not limit.
+    Raises InputError where the budget is too small.
+    """
+    free = place(model, Policy())
+    if memory_budget is None:
+        return (
+            free
+            if max_buffer_reuse == 0
+            else min(_reusing(model, free, max_buffer_reuse, [0]), key=_by_size)
+        )
+    if free.size <= memory_budget:
+        return free
+    limits = [int(memory_budget * share) for share in _SHARES]
+    tried = _reusing(model, free, max_buffer_reuse or UNLIMITED, limits)
+    fitting = [placement for placement in tried if placement.size <= memory_budget]
+    if not fitting:
+        raise _too_small(model, memory_budget, min(placement.size for placement in tried))
+    return min(fitting, key=_by_path)
+
+
+def _reusing(model: Model, free: Placement, reuse: int, limits: list[int]) -> list[Placement]:
+    found = [free, *(place(model, Policy(reuse, limit)) for limit in limits)]
+    if reuse == UNLIMITED:
+        found.append(place(model, Policy(reuse, offsets=pack(model))))
+    return found
+
+
+def _by_size(placement: Placement) -> tuple[int, int, int]:
+    return placement.size, placement.path, len(placement.reused)
+
+
+def _by_path(placement: Placement) -> tuple[int, int, int]:
+    return placement.path, len(placement.reused), placement.size
+
+
+def _too_small(model: Model, budget: int, least: int) -> InputError:
+    bound, held = peak(model)
+    largest = sorted(held, key=lambda temp: -temp.size)[:_NAMED]
+    names = ", ".join(f"{_origin(model, temp)} ({temp.buffer.size:,} bytes)" for temp in largest)
+    more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
+    return InputError(
+        f"a memory budget of {budget:,} bytes cannot be met: the least that the temporaries can "
+        f"be made to fit in is {least:,} bytes; {bound:,} bytes are alive at once, held by "
+        f"{names}{more}"
+    )
+
+
+def _origin(model: Model, temp: Temp) -> str:
+    return model.uses.values[temp.first].origin

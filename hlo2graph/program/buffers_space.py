@@ -1,0 +1,100 @@
+"""Free bytes of the arena, each block with those who must be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from hlo2graph.program.order import PartialOrder
+
+CONSIDERED = 256  # blocks looked at for one value; bounds the cost where thousands are free
+
+
+class Debt(NamedTuple):
+    """Thunk `at` of an enclosing sequence must wait for all in `mask`, should the block be used."""
+
+    order: PartialOrder
+    at: int
+    mask: int
+
+
+class Block(NamedTuple):
+    """Free bytes [start, end). `mask` has a bit for each thunk of this sequence that used them.
+
+    spent: how often they went to a value that data flow did not order after the last.
+    """
+
+    start: int
+    end: int
+    mask: int
+    spent: int = 0
+    debts: tuple[Debt, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes in it."""
+        return self.end - self.start
+
+
+class Space:
+    """The free blocks of one sequence, found by the last thunk that used each."""
+
+    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+        self._by_last: dict[int, list[Block]] = {}  # 0: not used in this sequence; p + 1: by p
+        self._last = 0  # a bit for each key
+        for block in blocks:
+            self.add(block)
+
+    def add(self, block: Block) -> None:
+        """Make `block` free."""
+        if block.start < block.end:
+            last = block.mask.bit_length()
+            self._by_last.setdefault(last, []).append(block)
+            self._last |= 1 << last
+
+    def take(self, blocks: Iterable[Block], start: int, end: int) -> None:
+        """Let [start, end) of `blocks` be in use; what they have beyond stays free."""
+        for block in blocks:
+            last = block.mask.bit_length()
+            rest = self._by_last[last]
+            rest.remove(block)
+            if not rest:
+                self._last &= ~(1 << last)
+            self.add(block._replace(end=min(block.end, start)))
+            self.add(block._replace(start=max(block.start, end)))
+
+    def ordered(self, row: int, limit: int = CONSIDERED) -> list[Block]:
+        """Return blocks whose users are all in `row`, the last used first."""
+        found: list[Block] = []
+        waiting = self._last & (row << 1 | 1)
+        while waiting and len(found) < limit:
+            last = waiting.bit_length() - 1
+            waiting ^= 1 << last
+            found += (b for b in self._by_last[last] if b.mask & row == b.mask and not b.debts)
+        return found
+
+    def unspent(self, times: int, limit: int = CONSIDERED) -> list[Block]:
+        """Return blocks handed over out of order less than `times` times, the first used first."""
+        found: list[Block] = []
+        waiting = self._last
+        while waiting and len(found) < limit:
+            lowest = waiting & -waiting
+            waiting ^= lowest
+            blocks = self._by_last[lowest.bit_length() - 1]
+            found += (b for b in blocks if times < 0 or b.spent < times)
+        return found
+
+    def __iter__(self) -> Iterator[Block]:
+        for blocks in self._by_last.values():
+            yield from blocks
+
+
+def runs(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Return `blocks` by address, adjacent ones together."""
+    found: list[list[Block]] = []
+    for block in sorted(blocks, key=lambda b: b.start):
+        if found and found[-1][-1].end == block.start:
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return found
