@@ -1,0 +1,146 @@
+"""Makes a Module, or Computations alone, of the syntax tree."""
+
+from __future__ import annotations
+
+from hlo2graph.errors import Note, ParseError, Source, Span
+from hlo2graph.frontend.context import Context
+from hlo2graph.frontend.header import read_header
+from hlo2graph.frontend.instructions import InstructionReader, Scope, is_reserved
+from hlo2graph.frontend.lexer import Region, Token
+from hlo2graph.frontend.scan import Fault, skip_blank
+from hlo2graph.frontend.syntax import (
+    AttributeNode,
+    ComputationNode,
+    InstructionNode,
+    ModuleNode,
+    NestedNode,
+    read_computations,
+    read_module,
+)
+from hlo2graph.frontend.values import read_value
+from hlo2graph.hlo import Computation, Instruction, Module
+
+
+class ComputationReader:
+    """Reads computations in order, each of which may call those before it."""
+
+    def __init__(self, source: Source, nodes: list[ComputationNode]) -> None:
+        self.context = Context(source)
+        self._instructions = InstructionReader(self.context, self._nested)
+        self._nodes = nodes
+        for node in nodes:
+            self.context.later.setdefault(node.name.text, node.name)
+
+    def read(self) -> dict[str, Computation]:
+        """Return the computations by name; raises ParseError."""
+        for node in self._nodes:
+            self._computation(node)
+        return self.context.computations
+
+    def _computation(self, node: ComputationNode) -> None:
+        name = node.name.text
+        known = self.context.computations.get(name)
+        if known:
+            note = Note("defined here", known.span)
+            self.context.refuse(f"a second computation is named {name}", node.name, note)
+        if is_reserved(self.context, node.name):
+            self.context.refuse(f"{name} is a word of the language and no name", node.name)
+        computation = Computation(
+            name,
+            *self._body(node.instructions),
+            self._thread(node.attributes),
+            self.context.span(node.name),
+        )
+        if node.signature:
+            self._check_signature(node.signature, computation)
+        self.context.computations[name] = computation
+
+    def _nested(self, node: NestedNode, wanted: str) -> str:
+        name = wanted
+        count = 0
+        while name in self.context.computations or name in self.context.later:
+            count += 1
+            name = f"{wanted}.{count}"
+        span = self.context.span(node.name)
+        self.context.computations[name] = Computation(
+            name, *self._body(node.instructions), span=span
+        )
+        return name
+
+    def _body(self, nodes: list[InstructionNode]) -> tuple[tuple[Instruction, ...], str]:
+        """Return the instructions and the name of the root."""
+        scope = Scope(nodes)
+        root: Token | None = None
+        for node in nodes:
+            if node.root:
+                if root:
+                    note = Note("the first one", self.context.span(root))
+                    self.context.refuse("a computation has only one ROOT", node.root, note)
+                root = node.name
+            self._instructions.read(node, scope)
+        name = root.text if root else nodes[-1].name.text
+        return tuple(scope.instructions.values()), name
+
+    def _thread(self, attributes: list[AttributeNode]) -> str | None:
+        thread: str | None = None
+        for attribute in attributes:
+            where = attribute.name if isinstance(attribute, NestedNode) else attribute
+            name, _, text = where.text.partition("=")
+            if name != "execution_thread" or thread is not None:
+                self.context.refuse(
+                    f"a computation has no attribute {name} but one execution_thread", where
+                )
+            try:
+                thread = str(
+                    read_value("async_execution_thread", text.strip(), self.context.shapes)
+                )
+            except Fault as fault:
+                raise fault.located(self.context.source, where.start + len(name) + 1) from None
+        return thread
+
+    def _check_signature(self, signature: Token, computation: Computation) -> None:
+        at = signature.text.rindex("->") + 2
+        at = skip_blank(signature.text, at, len(signature.text))
+        written = self.context.shape(signature.text[at:], signature.start + at)
+        root = computation.result
+        if not written.compatible(root.shape):
+            raise ParseError(
+                f"{computation.name} is said to return {written}, but its root {root.name} "
+                f"is {root.shape}",
+                Span(self.context.source, signature.start + at, signature.end),
+                (Note("the root", root.span),),
+            )
+
+
+def build_module(source: Source, node: ModuleNode) -> Module:
+    """Return the module of a tree; raises ParseError."""
+    reader = ComputationReader(source, node.computations)
+    first = node.computations[0]
+    if not node.name and not first.entry and first.signature:
+        message = "expected a line 'HloModule name' before the first computation"
+        reader.context.refuse(message, first.name)
+    attrs = read_header(node.attributes, reader.context)
+    entry = _entry(reader.context, node.computations)
+    computations = reader.read()
+    name = node.name.text if node.name else f"module_{entry.text}"
+    tables = node.tables.text if node.tables else ""
+    span = reader.context.span(node.name or entry)
+    return Module(name, computations, entry.text, attrs, tables, span)
+
+
+def _entry(context: Context, nodes: list[ComputationNode]) -> Token:
+    marked = [node for node in nodes if node.entry]
+    for second in marked[1:]:
+        note = Note("the first one", context.span(marked[0].name))
+        context.refuse("a module has only one ENTRY computation", second.name, note)
+    return (marked or nodes)[-1].name
+
+
+def parse_computations(source: Source, start: int, end: int) -> dict[str, Computation]:
+    """Return the computations in `source.text[start:end]` by name; raises ParseError."""
+    return ComputationReader(source, read_computations(Region(source, start, end))).read()
+
+
+def parse_module(source: Source, start: int, end: int) -> Module:
+    """Return the module in `source.text[start:end]`; raises ParseError."""
+    return build_module(source, read_module(Region(source, start, end)))

@@ -1,0 +1,48 @@
+"""What one reading of a text knows throughout: the source, and all that is read only once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from hlo2graph.errors import Note, ParseError, Source, Span
+from hlo2graph.frontend.lexer import Token
+from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.shapes import ShapeReader
+from hlo2graph.hlo import AnyShape, Computation
+
+
+@dataclass(slots=True)
+class Context:
+    """The source, the shapes seen, and the computations read so far.
+
+    `later` are the names of computations further down, for telling a late definition from none.
+    """
+
+    source: Source
+    computations: dict[str, Computation] = field(default_factory=dict)
+    later: dict[str, Token] = field(default_factory=dict)
+    shapes: ShapeReader = field(default_factory=ShapeReader)
+
+    def span(self, token: Token) -> Span:
+        """Return the span of a token's text."""
+        return Span(self.source, token.start, token.end)
+
+    def refuse(self, message: str, where: Token, *notes: Note) -> NoReturn:
+        """Raise a ParseError at a token."""
+        raise ParseError(message, self.span(where), notes)
+
+    def shape(self, text: str, start: int) -> AnyShape:
+        """Return the shape written as `text` at `start`."""
+        try:
+            return self.shapes(text)
+        except Fault as fault:
+            raise fault.located(self.source, start) from None
+
+
+def nearest(name: str, known: Iterable[str]) -> tuple[Note, ...]:
+    """Return a note with the names most like `name`, if any are."""
+    found = difflib.get_close_matches(name, known, 3)
+    return (Note(f"did you mean {' or '.join(found)}?"),) if found else ()

@@ -1,0 +1,195 @@
+"""Reads the elements of a constant one by one, and says which is at fault."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import isinf
+
+import ml_dtypes
+import numpy as np
+
+from hlo2graph.frontend.scan import Fault
+from hlo2graph.hlo import DTYPES, DType, Kind, Shape
+from hlo2graph.hlo.floats import MANTISSA_BITS
+from hlo2graph.ops.spec import Array
+
+_TOKEN = re.compile(
+    r"\s*+(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)"
+    r"|(?P<element>\([^()]*+\)|-?nan\([^()]*+\)|[^\s,{}()]++|[()]))",
+)
+_NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]{1,16})\))?")
+_DECIMAL = re.compile(r"-?\d++(?:\.\d*+)?+(?:[eE][+-]?\d++)?+|-\.\d++(?:[eE][+-]?\d++)?+", re.ASCII)
+_INTEGER = re.compile(r"-?\d++", re.ASCII)
+_MOST_DIGITS = 64
+@dataclass(frozen=True, slots=True)
+class _Nan:
+    """A NaN of an IEEE-like type, as its bits."""
+
+    bits: int
+
+
+def element_limits(dtype: DType) -> tuple[int, int]:
+    """Return the least and the greatest value of an integer type."""
+    if dtype.kind is Kind.SIGNED:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def walk(text: str, start: int, end: int, shape: Shape) -> Array:
+    """Return the elements of `text[start:end]` in order, as one dimension.
+
+    Raises:
+        Fault: braces and commas are not those of the shape, or an element is not of its type.
+    """
+    nest = _Nest(shape.dims)
+    values: list[object] = []
+    at = start
+    while found := _TOKEN.match(text, at, end):
+        mark = found.lastgroup or ""
+        begin, at = found.span(mark)
+        if mark == "comma":
+            nest.comma(begin)
+        elif mark == "open":
+            nest.open(begin)
+        elif mark == "close":
+            nest.close(begin)
+        else:
+            nest.element(begin, at)
+            values.append(element(found[mark], begin, shape.dtype))
+    if not values and not shape.dims:
+        raise Fault(f"expected a {shape.dtype} value", start, start + 1)
+    return _packed(values, shape.dtype)
+
+
+class _Nest:
+    """Checks that items, braces and commas come as the dimensions want them."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self._dims = dims
+        self._counts: list[int] = []  # items so far, for each brace that is open
+        self._wants_item = True
+
+    def comma(self, at: int) -> None:
+        if self._wants_item or not self._counts:
+            raise Fault("unexpected ','", at, at + 1)
+        self._wants_item = True
+
+    def open(self, at: int) -> None:
+        if len(self._counts) == len(self._dims):
+            raise Fault(f"unexpected '{{': the shape has {_dimensions(self._dims)}", at, at + 1)
+        self._item(at, at + 1)
+        self._counts.append(0)
+        self._wants_item = True
+
+    def close(self, at: int) -> None:
+        if not self._counts:
+            raise Fault("unexpected '}'", at, at + 1)
+        depth = len(self._counts) - 1
+        found, size = self._counts.pop(), self._dims[depth]
+        if found != size:
+            raise Fault(f"expected {size} items in dimension {depth}, found {found}", at, at + 1)
+        self._wants_item = False
+
+    def element(self, at: int, end: int) -> None:
+        if len(self._counts) < len(self._dims):
+            raise Fault(f"expected '{{': the shape has {_dimensions(self._dims)}", at, end)
+        self._item(at, end)
+        self._wants_item = False
+
+    def _item(self, at: int, end: int) -> None:
+        if not self._wants_item:
+            raise Fault("expected ',' or '}' before this", at, end)
+        if not self._counts:
+            return
+        depth = len(self._counts) - 1
+        self._counts[-1] += 1
+        if self._counts[-1] > self._dims[depth]:
+            raise Fault(
+                f"expected {self._dims[depth]} items in dimension {depth}, found more", at, end
+            )
+
+
+def _dimensions(dims: tuple[int, ...]) -> str:
+    return f"{len(dims)} dimension{'s' * (len(dims) != 1)}"
+
+
+def element(text: str, at: int, dtype: DType) -> object:
+    """Return one element: a bool, int, float, pair of floats or, for a NaN, its bits."""
+    end = at + len(text)
+    if dtype.kind is Kind.PRED:
+        if text not in ("true", "false", "0", "1"):
+            raise Fault(f"expected true or false, found '{_cut(text)}'", at, end)
+        return text in ("true", "1")
+    if dtype.is_integer:
+        return _integer(text, at, dtype)
+    if dtype.is_complex:
+        parts = text[1:-1].split(",")
+        if text[0] != "(" or text[-1] != ")" or len(parts) != 2:
+            raise Fault(f"expected a complex number such as (1, -2), found '{_cut(text)}'", at, end)
+        half = DTYPES["f32" if dtype.name == "c64" else "f64"]
+        return tuple(_float(part.strip(), at, end, half) for part in parts)
+    return _float(text, at, end, dtype)
+
+
+def _integer(text: str, at: int, dtype: DType) -> int:
+    end = at + len(text)
+    if not _INTEGER.fullmatch(text):
+        raise Fault(f"expected an integer of type {dtype}, found '{_cut(text)}'", at, end)
+    low, high = element_limits(dtype)
+    if len(text) > _MOST_DIGITS or not low <= int(text) <= high:
+        raise Fault(f"{_cut(text)} is out of the range of {dtype}, {low} to {high}", at, end)
+    return int(text)
+
+
+def _float(text: str, at: int, end: int, dtype: DType) -> float | _Nan:
+    if nan := _NAN.fullmatch(text):
+        return _nan(nan, at, end, dtype)
+    if text in ("inf", "-inf"):
+        return float(text)
+    if not _DECIMAL.fullmatch(text):
+        hint = "; hexadecimal floats are not HLO" if "0x" in text.lower() else ""
+        raise Fault(f"expected a number of type {dtype}, found '{_cut(text)}'{hint}", at, end)
+    value = float(text)
+    with np.errstate(over="ignore"):
+        narrow = np.float64(value).astype(dtype.numpy)
+    if isinf(value) or not np.isfinite(narrow):
+        high = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+        raise Fault(f"{_cut(text)} is out of the range of {dtype}, {-high:g} to {high:g}", at, end)
+    return value
+
+
+def _nan(found: re.Match[str], at: int, end: int, dtype: DType) -> float | _Nan:
+    mantissa = MANTISSA_BITS.get(dtype.name)
+    if mantissa is None:
+        return float("-nan" if found[1] else "nan")
+    payload = int(found[2], 16) if found[2] else 1 << (mantissa - 1)
+    if not 0 < payload < 1 << mantissa:
+        most = (1 << mantissa) - 1
+        raise Fault(f"the payload of a {dtype} NaN is from 0x1 to {most:#x}", at, end)
+    exponent = ((1 << (dtype.bits - 1 - mantissa)) - 1) << mantissa
+    sign = 1 << (dtype.bits - 1) if found[1] else 0
+    return _Nan(sign | exponent | payload)
+
+
+def _packed(values: list[object], dtype: DType) -> Array:
+    """Return the elements as an array of `dtype`, NaNs bit for bit."""
+    if dtype.is_complex:
+        half = DTYPES["f32" if dtype.name == "c64" else "f64"]
+        flat = [part for pair in values if isinstance(pair, tuple) for part in pair]
+        return _packed(flat, half).view(dtype.numpy)
+    if dtype.is_integer:
+        wide: Array = np.array(values, np.int64 if dtype.kind is Kind.SIGNED else np.uint64)
+        return wide.astype(dtype.numpy)
+    plain = [0.0 if isinstance(value, _Nan) else value for value in values]
+    array: Array = np.array(plain, np.bool_ if dtype.kind is Kind.PRED else np.float64)
+    array = array.astype(dtype.numpy)
+    bits = array.view(f"u{dtype.size}")
+    for index, value in enumerate(values):
+        if isinstance(value, _Nan):
+            bits[index] = value.bits
+    return array
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,195 @@
+"""Cuts HLO text into the coarse tokens of grammars/hlo.lark.
+
+Two regular expressions find the tokens, one between computations and one in them. Neither ever
+backtracks (groups are atomic, repetitions possessive), so any text takes linear time. What has
+brackets in it to any depth is cut by `scan.closing`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lark.lexer import Lexer
+
+from hlo2graph.errors import Source
+from hlo2graph.frontend.scan import Fault, closing, skip_blank
+from hlo2graph.hlo import KINDS, AttrKind
+
+
+class Token:
+    """A token: its kind, its text without punctuation, and where that begins.
+
+    `typed` is the shape written before an operand.
+    """
+
+    __slots__ = ("start", "text", "type", "typed")
+    line = column = end_line = end_column = start_pos = end_pos = 0  # Lark copies them for `$END`
+
+    def __init__(self, kind: str, text: str, start: int, typed: str | None = None) -> None:
+        self.type = kind
+        self.text = text
+        self.start = start
+        self.typed = typed
+
+    @property
+    def end(self) -> int:
+        """The offset behind the text."""
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The part of a source that is to be read as HLO."""
+
+    source: Source
+    start: int
+    end: int
+
+
+W = r"(?>\s++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+"  # blanks and comments
+ID = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
+_STRING = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
+_TEXT = rf"[^{{}}\"'/]++|{_STRING}|/(?![/*])"
+_FLAT = rf"\{{(?>{_TEXT})*+\}}"
+_BRACES = rf"\{{(?>{_TEXT}|\{{(?>{_TEXT}|{_FLAT})*+\}})*+\}}"
+_LAYOUT = r"\{\s*+(?=[\d:])[\d,\s]*+(?::[^{}]*+)?\}"
+ARRAY = rf"[a-z][a-z0-9]*+\[[^\[\]{{}}()\";%]*+\](?>\s*+{_LAYOUT})?+"
+_PLAIN = r"[^\s,(){}\[\]\"']++"
+_VALUE = rf"(?>{_PLAIN}|{_BRACES}|{_STRING}|\[[^\[\]]*+\]|\([^()]*+\))++(?![\[({{\"'])"
+_ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
+_CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)
+
+_BETWEEN = re.compile(
+    rf"{W}(?:"
+    rf"{_ATTRIBUTE}"
+    rf"|HloModule(?![\w.\-]){W}%?(?P<MODULE>{ID}):?+"
+    rf"|(?P<TABLES>(?>File(?>Names|Locations)|FunctionNames|StackFrames)\b"
+    rf"(?>{W}(?>\d++{W}(?>{_STRING}|{_FLAT})|File(?>Names|Locations)\b|FunctionNames\b"
+    rf"|StackFrames\b))*+)"
+    rf"|(?P<ENTRY>ENTRY)(?![\w.\-])"
+    rf"|%?(?P<NAME>{ID}):?+"
+    rf"|(?P<_SIGNATURE>\()"
+    rf"|(?P<BEGIN>\{{)"
+    rf")",
+    re.DOTALL,
+)
+_WITHIN = re.compile(
+    rf"{W}(?:"
+    rf"%?(?P<RESULT>{ID}):?+{W}="
+    rf"|(?P<ROOT>ROOT)(?![\w.\-])"
+    rf"|(?P<OPCODE>{ID}){W}\("
+    rf"|(?:(?P<typed>{ARRAY}){W})?%?(?P<OPERAND>{ID}(?>\#\d++)?+)(?!{W}[(\[])"
+    rf"|(?P<SHAPE>{ARRAY})"
+    rf"|,{W}(?P<NESTED>(?>{_CALLING})={W})\{{(?={W}(?>ROOT\b|%?{ID}{W}=))"
+    rf"|{_ATTRIBUTE}"
+    rf"|(?P<COMMA>,)"
+    rf"|(?P<CLOSE>\))"
+    rf"|(?P<END>\}})"
+    rf"|(?P<_TUPLE>\()"
+    rf")",
+    re.DOTALL,
+)
+_OPERAND = re.compile(rf"{W}%?({ID})(?!{W}[(\[])", re.DOTALL)
+_ARROW = re.compile(rf"{W}->{W}(?:{ARRAY}|(?P<tuple>\())", re.DOTALL)
+_PIECE = re.compile(rf"{_PLAIN}|(?P<string>{_STRING})|(?P<open>[\[({{])", re.DOTALL)
+HOLDS_LITERAL = frozenset({"constant", "parameter"})
+
+
+class HloLexer(Lexer):
+    """Lark's lexer: yields the tokens of a `Region`."""
+
+    __future_interface__ = 1
+
+    def __init__(self, _conf: object) -> None:
+        pass
+
+    def lex(self, lexer_state: Any, _parser_state: Any) -> Iterator[Any]:  # noqa: ANN401
+        """Yield the tokens; a `Fault` where there is none."""
+        region: Region = lexer_state.text
+        text, at, end = region.source.text, region.start, region.end
+        depth = 0  # of braces of computations
+        pattern = _BETWEEN
+        while found := pattern.match(text, at, end):
+            kind = found.lastgroup
+            assert kind
+            at = found.end()
+            if kind == "OPERAND":
+                yield Token(kind, found[kind], found.start(kind), found["typed"])
+                continue
+            if kind[0] == "_":
+                token, at = _CUT[kind](text, found.start(kind), at, end)
+                yield token
+                continue
+            name = found[kind]
+            yield Token(kind, name, found.start(kind))
+            if kind == "OPCODE":
+                if name in HOLDS_LITERAL:
+                    close = _literal_end(text, at, end)
+                    yield Token("LITERAL", text[at:close], at)
+                    at = close
+            elif kind in _DEPTH:
+                depth += _DEPTH[kind]
+                pattern = _WITHIN if depth else _BETWEEN
+        at = skip_blank(text, at, end)
+        if at < end:
+            raise _stray(text, at)
+
+
+_DEPTH = {"BEGIN": 1, "NESTED": 1, "END": -1}
+
+
+def _literal_end(text: str, at: int, end: int) -> int:
+    """Return the offset of the parenthesis that closes a literal beginning at `at`."""
+    close = text.find(")", at, end)
+    if close < 0 or text.find("(", at, close) >= 0 or text.find("/*", at, close) >= 0:
+        return closing(text, at - 1, end) - 1
+    return close
+
+
+def _cut_tuple(text: str, start: int, _: int, end: int) -> tuple[Token, int]:
+    """Cut a tuple shape, and the operand that it types if one follows."""
+    behind = closing(text, start, end)
+    shape = text[start:behind]
+    if operand := _OPERAND.match(text, behind, end):
+        return Token("OPERAND", operand[1], operand.start(1), shape), operand.end()
+    return Token("SHAPE", shape, start), behind
+
+
+def _cut_signature(text: str, start: int, _: int, end: int) -> tuple[Token, int]:
+    behind = closing(text, start, end)
+    arrow = _ARROW.match(text, behind, end)
+    if not arrow:
+        raise Fault("expected '->' and the result's shape", behind, behind + 1)
+    behind = closing(text, arrow.start("tuple"), end) if arrow["tuple"] else arrow.end()
+    return Token("SIGNATURE", text[start:behind], start), behind
+
+
+def _cut_long(text: str, start: int, at: int, end: int) -> tuple[Token, int]:
+    """Cut an attribute nested deeper than the pattern goes, or a `literal=shape value`."""
+    behind = _value_end(text, at, end)
+    if text.startswith("literal=", start):
+        behind = _value_end(text, skip_blank(text, behind, end), end)
+    return Token("ATTRIBUTE", text[start:behind], start), behind
+
+
+def _value_end(text: str, at: int, end: int) -> int:
+    start = at
+    while piece := _PIECE.match(text, at, end):
+        at = closing(text, at, end) if piece["open"] else piece.end()
+    if at == start:
+        raise Fault("expected a value behind the '='", at, at + 1)
+    return at
+
+
+_CUT = {"_TUPLE": _cut_tuple, "_SIGNATURE": _cut_signature, "_LONG": _cut_long}
+
+
+def _stray(text: str, at: int) -> Fault:
+    if text[at] in "\"'":
+        return Fault("this string is never closed", at, at + 1)
+    if text.startswith("/*", at):
+        return Fault("this comment is never closed", at, at + 2)
+    return Fault(f"unexpected {text[at]!r}", at, at + 1)

@@ -1,0 +1,183 @@
+"""Reads the literal of a constant: `1`, `{{1, 2}, {3, 4}}`, `( 1, {true} )`, `{...}`.
+
+An array of plain numbers is converted whole. What is left (complex numbers, NaNs with a payload,
+commas too many, faults) goes element by element through `elements.walk`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from hlo2graph.frontend.elements import element_limits, walk
+from hlo2graph.frontend.scan import Fault, closing, skip_blank
+from hlo2graph.hlo import AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
+from hlo2graph.ops.spec import Array
+
+_COMMENT = re.compile(r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/", re.DOTALL)
+_ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
+_NUMERALS = dict.fromkeys(map(ord, "0123456789.eE+-, \t\r\n{}infa"))
+_INTEGERS = dict.fromkeys(map(ord, "0123456789-, \t\r\n{}"))
+_BLANKS = dict.fromkeys(map(ord, " \t\r\n{}"))
+_SKELETON = {code: None for code in range(128) if chr(code) not in "{},"}
+_BLANK_BRACES = str.maketrans("{}", "  ")
+_LARGEST_ZEROS = 1 << 20  # bytes of an array given by its first element alone
+_EXACT_NANS = ("f16", "bf16", "f32", "f64")
+
+
+def read_literal(text: str, shape: AnyShape) -> AnyLiteral:
+    """Return the literal of `shape` that `text` writes.
+
+    Raises:
+        Fault: it writes none; offsets are those in `text`.
+    """
+    if "/" in text:
+        text = _COMMENT.sub(lambda found: " " * len(found[0]), text)
+    start = skip_blank(text, 0, len(text))
+    literal, end = _read(text, start, shape)
+    if rest := text[end:].strip():
+        at = text.index(rest[0], end)
+        raise Fault(f"unexpected text behind the value of {_named(shape)}", at, at + len(rest))
+    return literal
+
+
+def _read(text: str, at: int, shape: AnyShape) -> tuple[AnyLiteral, int]:
+    if elided := _ELIDED.match(text, at):
+        return _elided(shape), elided.end()
+    if isinstance(shape, TupleShape):
+        return _tuple(text, at, shape)
+    end = _end(text, at, shape)
+    return Literal(shape, _array(text, at, end, shape)), end
+
+
+def _elided(shape: AnyShape) -> AnyLiteral:
+    if isinstance(shape, TupleShape):
+        return tuple(_elided(part) for part in shape.parts)
+    empty = np.zeros(shape.dims, shape.dtype.numpy) if shape.elements == 0 else None
+    return Literal(shape, empty)
+
+
+def _tuple(text: str, at: int, shape: TupleShape) -> tuple[AnyLiteral, int]:
+    if not text.startswith("(", at):
+        raise Fault(f"expected '(' to begin the value of {_named(shape)}", at, at + 1)
+    parts: list[AnyLiteral] = []
+    at = skip_blank(text, at + 1, len(text))
+    for index, part in enumerate(shape.parts):
+        if index:
+            if not text.startswith(",", at):
+                raise Fault(
+                    f"expected {len(shape.parts)} values in the tuple, found {index}", at, at + 1
+                )
+            at = skip_blank(text, at + 1, len(text))
+        literal, at = _read(text, at, part)
+        parts.append(literal)
+        at = skip_blank(text, at, len(text))
+    if not text.startswith(")", at):
+        raise Fault(f"expected ')' behind {len(shape.parts)} values of the tuple", at, at + 1)
+    return tuple(parts), at + 1
+
+
+def _end(text: str, at: int, shape: Shape) -> int:
+    """Return the offset behind the array or scalar that begins at `at`."""
+    if text.startswith("{", at) or (text.startswith("(", at) and shape.dtype.is_complex):
+        return closing(text, at, len(text))
+    found = _SCALAR.match(text, at)
+    assert found
+    return found.end()
+
+
+_SCALAR = re.compile(r"-?nan\([^()]*+\)|[^\s,(){}]*+")
+
+
+def _array(text: str, start: int, end: int, shape: Shape) -> Array:
+    if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE):
+        raise Fault(f"a constant cannot be of type {shape.dtype}", start, max(end, start + 1))
+    if shape.dims and not text.startswith("{", start):
+        return _first_only(text, start, end, shape)
+    body = text[start:end]
+    flat = None
+    if _has_shape(body, shape.dims):
+        flat = _numbers(body.translate(_BLANK_BRACES), shape)
+    if flat is None:
+        flat = walk(text, start, end, shape)
+    return flat.reshape(shape.dims)
+
+
+def _first_only(text: str, start: int, end: int, shape: Shape) -> Array:
+    """Read a lone value in the place of an array: as XLA does, zeros follow it."""
+    if shape.size > _LARGEST_ZEROS:
+        raise Fault(f"expected '{{' to begin the value of {_named(shape)}", start, end)
+    array: Array = np.zeros(shape.dims, shape.dtype.numpy)
+    array.flat[:1] = walk(text, start, end, Shape(shape.dtype))
+    return array
+
+
+def _has_shape(body: str, dims: tuple[int, ...]) -> bool:
+    """The braces and commas of `body` are just those of an array of `dims`."""
+    if "(" in body or not body.isascii():
+        return False
+    skeleton = body.translate(_SKELETON)
+    length = 0
+    for size in reversed(dims):
+        length = 2 + size * length + max(0, size - 1)
+    if len(skeleton) != length:
+        return False
+    expected = ""
+    for size in reversed(dims):
+        expected = "{" + ",".join([expected] * size) + "}"
+    return skeleton == expected
+
+
+def _numbers(body: str, shape: Shape) -> Array | None:
+    """Convert numbers between commas; None where one needs a closer look."""
+    dtype = shape.dtype
+    if shape.elements == 0:
+        return np.zeros(0, dtype.numpy) if not body.replace(",", "").strip() else None
+    parts = body.split(",")
+    try:
+        if dtype.is_float:
+            return _floats(body, parts, shape)
+        if dtype.is_integer and not body.translate(_INTEGERS):
+            return _integers(parts, shape)
+        if dtype.kind is Kind.PRED:
+            return np.array([_PREDICATES[part.strip()] for part in parts])
+    except (ValueError, KeyError, OverflowError):
+        pass
+    return None
+
+
+_PREDICATES = {"true": True, "false": False, "1": True, "0": False}
+
+
+def _integers(parts: list[str], shape: Shape) -> Array | None:
+    low, high = element_limits(shape.dtype)
+    wide: Array = np.array(list(map(int, parts)), np.int64 if low else np.uint64)
+    if not low <= int(wide.min()) <= int(wide.max()) <= high:
+        return None
+    narrow: Array = wide.astype(shape.dtype.numpy)
+    return narrow
+
+
+def _floats(body: str, parts: list[str], shape: Shape) -> Array | None:
+    dtype = shape.dtype
+    if not _is_plain(body) or ("n" in body and dtype.name not in _EXACT_NANS):
+        return None
+    wide = np.array(list(map(float, parts)))
+    with np.errstate(over="ignore"):
+        narrow: Array = wide.astype(dtype.numpy)
+    words = body.count("inf") + body.count("nan")
+    return narrow if np.count_nonzero(~np.isfinite(narrow)) == words else None
+
+
+def _is_plain(body: str) -> bool:
+    """Python reads each of the numbers as XLA does: no sign before them but '-', no bare '.5'."""
+    if body.translate(_NUMERALS) or "-nan" in body:
+        return False
+    if "+" in body and body.count("+") != body.count("e+") + body.count("E+"):
+        return False
+    return ",." not in f",{body.translate(_BLANKS)}"
+
+
+def _named(shape: AnyShape) -> str:
+    return shape.without_layout_text()

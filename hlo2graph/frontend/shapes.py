@@ -1,0 +1,119 @@
+"""Reads a shape's text: `f32[2,<=4]{1,0:T(8,128)}`, `(s32[], (pred[2], token[]))`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from hlo2graph.frontend.scan import Fault, skip_blank
+from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Layout, Shape, TupleShape
+
+DEEPEST = 64  # levels of tuples in tuples
+_MOST = 2**63 - 1  # elements of a dimension, and of the whole array
+_ARRAY = re.compile(
+    r"(?P<dtype>[A-Za-z]\w*+)\s*+\[(?P<dims>[^\[\]]*+)\](?>\s*+\{(?P<layout>[^{}]*+)\})?+", re.ASCII
+)
+_DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++)|(?P<unbounded>\?))\s*+", re.ASCII)
+
+
+class ShapeReader:
+    """Reads shapes, each distinct text once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, AnyShape] = {}
+
+    def __call__(self, text: str) -> AnyShape:
+        """Return the shape that `text` writes.
+
+        Raises:
+            Fault: it writes none; offsets are those in `text`.
+        """
+        known = self._known.get(text)
+        if known is None:
+            at = skip_blank(text, 0, len(text))
+            known, at = self._read(text, at, 0)
+            at = skip_blank(text, at, len(text))
+            if at < len(text):
+                raise Fault("unexpected text behind the shape", at, len(text))
+            self._known[text] = known
+        return known
+
+    def _read(self, text: str, at: int, depth: int) -> tuple[AnyShape, int]:
+        if text.startswith("(", at):
+            if depth == DEEPEST:
+                raise Fault(f"tuples are nested more than {DEEPEST} deep", at, at + 1)
+            return self._tuple(text, at, depth)
+        found = _ARRAY.match(text, at)
+        if not found:
+            raise Fault("expected a shape such as f32[2,3]", at, at + 1)
+        key = found.group()
+        shape = self._known.get(key)
+        if shape is None:
+            shape = self._known[key] = _array(found)
+        return shape, found.end()
+
+    def _tuple(self, text: str, at: int, depth: int) -> tuple[AnyShape, int]:
+        parts: list[AnyShape] = []
+        end = len(text)
+        at = skip_blank(text, at + 1, end)
+        while not text.startswith(")", at):
+            part, at = self._read(text, at, depth + 1)
+            parts.append(part)
+            at = skip_blank(text, at, end)
+            if text.startswith(",", at):
+                at = skip_blank(text, at + 1, end)
+            elif not text.startswith(")", at):
+                raise Fault("expected ',' or ')' in the tuple shape", at, at + 1)
+        return TupleShape(tuple(parts)), at + 1
+
+
+def _array(found: re.Match[str]) -> Shape:
+    dtype = DTYPES.get(found["dtype"])
+    if dtype is None:
+        near = difflib.get_close_matches(found["dtype"], DTYPES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise Fault(f"unknown element type {found['dtype']}{hint}", *found.span("dtype"))
+    dims, dynamic = _dims(found)
+    shape = Shape(dtype, dims, _layout(found, len(dims)), dynamic)
+    if shape.elements > _MOST:
+        raise Fault("the array has 2^63 elements or more", *found.span("dims"))
+    return shape
+
+
+def _dims(found: re.Match[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    text, start = found["dims"], found.start("dims")
+    dims: list[int] = []
+    dynamic: list[int] = []
+    for part in text.split(",") if text.strip() else ():
+        dim = _DIM.fullmatch(part)
+        if not dim or len(dim["size"] or "") > 19 or int(dim["size"] or 0) > _MOST:
+            raise Fault(
+                f"expected a dimension such as 4, <=4 or ?, found '{part.strip()}'",
+                start,
+                start + max(1, len(part)),
+            )
+        if dim["bound"]:
+            dynamic.append(len(dims))
+        dims.append(UNBOUNDED if dim["unbounded"] else int(dim["size"]))
+        start += len(part) + 1
+    return tuple(dims), tuple(dynamic)
+
+
+def _layout(found: re.Match[str], rank: int) -> Layout | None:
+    text = found["layout"]
+    if text is None:
+        return None
+    order, _, suffix = text.partition(":")
+    parts = [part.strip() for part in order.split(",")] if order.strip() else []
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        raise Fault(f"expected dimension numbers in the layout, found '{order}'", *found.span())
+    numbers = tuple(int(part) for part in parts)
+    if not numbers and rank and suffix:
+        numbers = tuple(range(rank - 1, -1, -1))
+    if sorted(numbers) != list(range(rank)):
+        raise Fault(
+            f"the layout {{{order}}} is no order of the {rank} dimensions",
+            found.start("layout") - 1,
+            found.end("layout") + 1,
+        )
+    return Layout(numbers, suffix.strip())
