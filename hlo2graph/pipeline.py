@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, Unpack
 
-from hlo2graph import frontend
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import BackendError, InputError
+from hlo2graph.frontend.parse import parse as parse_text
+from hlo2graph.frontend.thunks import is_thunk_sequence, parse_plan
+from hlo2graph.frontend.verify import verify as verify_module
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.options import (
@@ -25,10 +27,11 @@ from hlo2graph.options import (
 from hlo2graph.passes.fuse import fuse
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
+from hlo2graph.program.buffers_text import format_buffers
 from hlo2graph.program.lower import lower
 from hlo2graph.program.place_copies import place_copies
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.program_text import format_buffers, format_program
+from hlo2graph.program.program_text import format_program
 from hlo2graph.program.text import format_plan
 from hlo2graph.program.thunks import Program
 
@@ -44,8 +47,8 @@ def parse(text: str, filename: str = "<string>", verify: bool = True) -> Module:
     Raises HloError, with the place in the text, where it is no HLO, or (with `verify`) no legal
     HLO; also for StableHLO and for several modules in one text.
     """
-    module = frontend.parse(text, filename)
-    return frontend.verify(module) if verify else module
+    module = parse_text(text, filename)
+    return verify_module(module) if verify else module
 
 
 def plan(
@@ -60,14 +63,14 @@ def plan(
     Thunk-sequence text, and a Plan, are planned already; no planning option applies to them.
     Raises HloError.
     """
-    if isinstance(program, Plan) or (isinstance(program, str) and frontend.is_thunk_sequence(program)):
+    if isinstance(program, Plan) or (isinstance(program, str) and is_thunk_sequence(program)):
         return _planned_before(program, filename, observe, options)
     chosen = Options(**options)
     see = _seen_by(observe)
 
-    module = frontend.parse(program, filename) if isinstance(program, str) else program
+    module = parse_text(program, filename) if isinstance(program, str) else program
     see("parse", module)
-    module = frontend.verify(module)
+    module = verify_module(module)
     see("verify", module)
     for rewrite in PASSES[chosen.fusion]:
         module = rewrite(module)
@@ -125,7 +128,7 @@ def _planned_before(
     if options:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in options)
         raise InputError(f"{flags}: a thunk sequence is planned already; plan its HLO instead")
-    made = program if isinstance(program, Plan) else frontend.parse_plan(program, filename)
+    made = program if isinstance(program, Plan) else parse_plan(program, filename)
     _seen_by(observe)("plan", made)
     return made
 

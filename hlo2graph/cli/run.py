@@ -209,18 +209,19 @@ def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
     from hlo2graph.inspect.arrays import save_outputs
     from hlo2graph.inspect.session import run_session
 
+    parse, make_plan, load = hlo2graph.parse, hlo2graph.plan, hlo2graph.compile  # loads them
     stages: list[Stage] = []
     program: Module | str = part.text
     with progress(part.filename) as say:
         if not is_thunk_sequence(part.text):
             with _timed("parse", stages, say):
-                program = hlo2graph.parse(part.text, part.filename, verify=False)
+                program = parse(part.text, part.filename, verify=False)
         with _timed("plan", stages, say):
-            plan = hlo2graph.plan(
+            plan = make_plan(
                 program, filename=part.filename, observe=observe, **options["planning"]
             )
         with _timed("load", stages, say):
-            executable = hlo2graph.compile(
+            executable = load(
                 plan, options["backend"], options["matmul_precision"], elided=options["elided"]
             )
         say("run")
