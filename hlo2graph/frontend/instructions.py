@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn, cast
 
 from hlo2graph.errors import HloError, Note, ParseError, Span
+from hlo2graph.frontend.allowed import ALLOWED_ATTRS
 from hlo2graph.frontend.context import Context, nearest
 from hlo2graph.frontend.lexer import HOLDS_LITERAL, Token
 from hlo2graph.frontend.literals import read_literal
@@ -27,19 +28,6 @@ from hlo2graph.hlo import (
 from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
 
-COMMON_ATTRS = frozenset(
-    {
-        "backend_config",
-        "control-predecessors",
-        "frontend_attributes",
-        "metadata",
-        "origin",
-        "parameter_replication",
-        "sharding",
-        "statistics",
-    }
-)
-_ALLOWED = {opcode: spec.attrs | COMMON_ATTRS for opcode, spec in OPS.items()}
 _UNWRITTEN = Shape(DTYPES["opaque"])  # stands for a shape until it is inferred
 _KEYWORDS = frozenset({"ROOT", "ENTRY", "HloModule", "true", "false", "inf", "nan"})
 RESERVED = frozenset(DTYPES) | _KEYWORDS
@@ -262,7 +250,7 @@ class InstructionReader:
                 self._refuse_operand(where, name, scope)
 
     def _allowed(self, opcode: Token) -> frozenset[str]:
-        allowed = _ALLOWED.get(opcode.text)
+        allowed = ALLOWED_ATTRS.get(opcode.text)
         if allowed is None:
             self._context.refuse(
                 f"unknown opcode {opcode.text}", opcode, *nearest(opcode.text, OPS)
