@@ -44,6 +44,14 @@ def test_one_float(got, want, ok):
     assert compare(f32(got), f32(want), Tolerance(0.01, 0.0)).ok is ok
 
 
+def test_a_small_element_among_large_ones_may_differ_by_what_cancelling_costs():
+    want = f32(1e6, -1e6, 3e6, 1.0, INF)
+    assert compare(want + f32(0, 0, 0, 50, 0), want, Tolerance(1e-4, 0)).ok
+    assert compare(want + f32(0, 0, 0, 500, 0), want, Tolerance(1e-4, 0)).at == (3,)
+    alone = f32(1.0, 1.0, 1e6)
+    assert not compare(alone + f32(50, 0, 0), alone, Tolerance(1e-4, 0)).ok
+
+
 def test_the_first_wrong_element_is_named():
     got, want = np.zeros((3, 4), np.float32), np.zeros((3, 4), np.float32)
     got[1, 2], got[2, 0] = 5, 7

@@ -13,7 +13,11 @@ from hlo2graph.ops.spec import Array
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """An element is right if |got - want| <= absolute + relative * |want|."""
+    """An element is right if |got - want| <= absolute + relative * size.
+
+    size is |want|, or the median of all |want| if that is more: the error of a sum that cancels
+    has the size of its terms, of which the other results give an idea.
+    """
 
     relative: float
     absolute: float
@@ -34,7 +38,7 @@ EXACT = Tolerance(0.0, 0.0)
 # A float's tolerance is a few hundred rounding steps (a few tens for narrow types, whose arithmetic
 # is often done in float32 and rounded once). Sums in another order and other libraries'
 # transcendentals stay within that; a wrong element, index or order of operands does not. The
-# absolute part covers sums that cancel: it is the same number of steps of a value of about 1.
+# absolute part is for results that are zero but for rounding.
 TOLERANCES: dict[str, Tolerance] = {
     "f64": Tolerance(1e-10, 1e-10),
     "c128": Tolerance(1e-10, 1e-10),
@@ -129,7 +133,7 @@ def compare(got: Array, want: Array, tolerance: Tolerance, name: str = "result")
         )
     with np.errstate(all="ignore"):
         error = _errors(got, want)
-        allowed = tolerance.absolute + tolerance.relative * np.abs(_wide(want))
+        allowed = tolerance.absolute + tolerance.relative * _sizes(want)
         wrong = ~(error <= np.where(np.isfinite(allowed), allowed, 0.0))
     bad = int(np.count_nonzero(wrong))
     worst = float(np.max(error, initial=0.0))
@@ -167,6 +171,12 @@ def _errors(got: Array, want: Array) -> Array:
     same = (wide_got == wide_want) | (np.isnan(wide_got) & np.isnan(wide_want))
     found = np.abs(wide_got - wide_want)
     return np.where(same, 0.0, np.where(np.isnan(found), np.inf, found))
+
+
+def _sizes(want: Array) -> Array:
+    found: Array = np.abs(_wide(want))
+    finite = found[np.isfinite(found)]
+    return np.maximum(found, np.median(finite)) if finite.size else found
 
 
 def _wide(array: Array) -> Array:
