@@ -120,7 +120,12 @@ class _Placer:
     def _choose(self, temp: Temp, order: PartialOrder, space: Space) -> _Choice:
         if self.policy.offsets is not None:
             return _settled(space, self.policy.offsets[temp.order], temp.size)
-        free = runs(space.ordered(order.ancestors[-1]))
+        ordered = []
+        for block in space.ordered(order.ancestors[-1]):
+            if block.size == temp.size:
+                return _Choice(0, 0, 0, 0, block.start, (block,))
+            ordered.append(block)
+        free = runs(ordered)
         fits = [
             _Choice(0, 0, 0, size - temp.size, run[0].start, tuple(run))
             for run in free

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hlo2graph.program.order import PartialOrder
 
-CONSIDERED = 256  # blocks looked at for one value; bounds the cost where thousands are free
+CONSIDERED = 128  # blocks looked at for one value; bounds the cost where thousands are free
 
 
 class Debt(NamedTuple):
@@ -63,21 +63,24 @@ class Space:
             self.add(block._replace(end=min(block.end, start)))
             self.add(block._replace(start=max(block.start, end)))
 
-    def ordered(self, row: int, limit: int = CONSIDERED) -> list[Block]:
-        """Return blocks whose users are all in `row`, the last used first."""
-        found: list[Block] = []
+    def ordered(self, row: int) -> Iterator[Block]:
+        """Yield blocks whose users are all in `row`, the last used first."""
+        looked = 0
         waiting = self._last & (row << 1 | 1)
-        while waiting and len(found) < limit:
+        while waiting and looked < CONSIDERED:
             last = waiting.bit_length() - 1
             waiting ^= 1 << last
-            found += (b for b in self._by_last[last] if b.mask & row == b.mask and not b.debts)
-        return found
+            blocks = self._by_last[last]
+            looked += len(blocks)
+            for block in blocks:
+                if not block.debts and block.mask & row == block.mask:
+                    yield block
 
-    def unspent(self, times: int, limit: int = CONSIDERED) -> list[Block]:
+    def unspent(self, times: int) -> list[Block]:
         """Return blocks handed over out of order less than `times` times, the first used first."""
         found: list[Block] = []
         waiting = self._last
-        while waiting and len(found) < limit:
+        while waiting and len(found) < CONSIDERED:
             lowest = waiting & -waiting
             waiting ^= lowest
             blocks = self._by_last[lowest.bit_length() - 1]
