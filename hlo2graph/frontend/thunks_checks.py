@@ -40,8 +40,8 @@ def check_call(
     ):
         note = Note(f"{name} is here", called.computation.span)
         if len(slices) != len(leaves):
-            what = "parameters" if key == "reads" else "results"
-            message = f"{key} has {len(slices)} entries, but {name} has {len(leaves)} {what}"
+            does = "takes" if key == "reads" else "gives"
+            message = f"{key} has {len(slices)} entries, but {name} {does} {len(leaves)}"
             raise VerifyError(message, held.at(key), (note,))
         for position, (slice_, (leaf, shape)) in enumerate(zip(slices, leaves, strict=True)):
             if slice_.size != shape.size:
