@@ -97,16 +97,16 @@ def _row(
 
 
 def _describe(taken: Set[DType]) -> str:
+    """Name the kinds of element types; the widest kind stands for those inside it."""
     names = {
         PREDS: "pred",
-        SIGNED: "signed integers",
+        SIGNED: "" if taken >= INTEGERS else "signed integers",
         INTEGERS: "integers",
         FLOATS: "floating-point numbers",
         COMPLEX: "complex numbers",
     }
-    return " or ".join(text for dtypes, text in names.items() if dtypes <= taken) or ", ".join(
-        sorted(d.name for d in taken)
-    )
+    held = [text for dtypes, text in names.items() if text and dtypes <= taken]
+    return " or ".join(held or sorted(d.name for d in taken))
 
 
 _NO: frozenset[str] = frozenset()
