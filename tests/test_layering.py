@@ -27,11 +27,12 @@ ROOMS["hlo2graph"] = {"errors", "pipeline"}
 
 LIBRARIES = {
     "numpy": {"hlo", "ops", "passes", "program", "frontend", "backends", "inspect"},
-    "ml_dtypes": {"hlo", "ops", "backends", "inspect"},
+    "ml_dtypes": {"hlo", "ops", "frontend", "backends", "inspect"},
     "lark": {"frontend"},
     "click": {"cli"},
     "rich": {"cli"},
     "cuda": {"backends/cuda"},
+    "graphviz": {"inspect"},
     "jax": {"inspect"},  # as a reference, where it is installed
     "jaxlib": {"inspect"},
 }
@@ -63,7 +64,8 @@ def location(path: Path) -> tuple[str, str]:
     """Return a file's room and its folder below the package."""
     relative = path.relative_to(PACKAGE)
     room = relative.parts[0] if len(relative.parts) > 1 else relative.stem
-    return ("hlo2graph" if room == "__init__" else room), relative.parent.as_posix()
+    room = {"__init__": "hlo2graph", "__main__": "cli"}.get(room, room)
+    return room, relative.parent.as_posix()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
