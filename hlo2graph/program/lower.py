@@ -87,30 +87,24 @@ def _outputs(root: Instruction, leaves: Leaves) -> Iterator[Port]:
 
 
 def _aliases(module: Module) -> Iterator[Alias]:
-    parameters = {p.payload: p.shape for p in module.entry.parameters}
-    starts: dict[int, int] = {}
-    first = 0
-    for number in range(len(parameters)):
-        starts[number] = first
-        first += _bytes_leaves(parameters[number])
+    """Say for each alias which result leaf and which parameter leaf it ties."""
+    inputs: dict[tuple[int, ...], int] = {}
+    for number, parameter in enumerate(module.entry.parameters):
+        for index in _places(parameter.shape):
+            inputs[(number, *index)] = len(inputs)
+    outputs = {index: place for place, index in enumerate(_places(module.entry.result.shape))}
     for held in io_aliases(module):
-        output = _position(module.entry.result.shape, held.output_index)
-        inner = _position(parameters[held.parameter], held.parameter_index)
-        yield Alias(output, starts[held.parameter] + inner, held.must)
+        inner = inputs[(held.parameter, *held.parameter_index)]
+        yield Alias(outputs[held.output_index], inner, held.must)
 
 
-def _position(shape: AnyShape, index: tuple[int, ...]) -> int:
-    """Return the place of the leaf at `index` among the leaves with bytes."""
-    before = 0
-    for step in index:
-        assert not isinstance(shape, Shape)
-        before += sum(map(_bytes_leaves, shape.parts[:step]))
-        shape = shape.parts[step]
-    return before
-
-
-def _bytes_leaves(shape: AnyShape) -> int:
-    return sum(leaf.dtype.name != "token" for leaf in shape.leaves())
+def _places(shape: AnyShape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Yield the index of each leaf that has bytes."""
+    if not isinstance(shape, Shape):
+        for i, part in enumerate(shape.parts):
+            yield from _places(part, (*index, i))
+    elif shape.dtype.name != "token":
+        yield index
 
 
 def _run(sequence: Sequence[Value]) -> Iterator[str]:

@@ -131,8 +131,7 @@ def _start(builder: Builder, frame: Frame, instr: Instruction) -> Leaves | Frame
     """Lower the start of an asynchronous operation as the whole of it; `done` gives its result."""
     opcode = instr.opcode.removesuffix("-start")
     shape: AnyShape = instr.shape
-    if opcode != "all-reduce":
-        assert isinstance(shape, TupleShape)
+    if opcode != "all-reduce" and isinstance(shape, TupleShape):
         shape = shape.parts[0 if opcode == "copy" else 1]
     whole = replace(instr, opcode=opcode, shape=shape)
     return rule_for(whole)(builder, frame, whole)

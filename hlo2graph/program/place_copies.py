@@ -58,9 +58,9 @@ class _Placer:
         """
         nodes = self._nodes(held)
         results = self._own_results(nodes, held.results, pairs, shapes)
-        taken = place_inits(nodes, results, pairs, self.namer)
+        inits = place_inits(nodes, results, pairs, self.namer)
         thunks, results = place_slots(
-            nodes, results, pairs, taken, self.computations, self.namer, self.scheduled
+            nodes, results, pairs, inits, self.computations, self.namer, self.scheduled
         )
         return replace(held, thunks=thunks, results=results)
 
@@ -103,10 +103,12 @@ class _Placer:
         made = {value.id for node in nodes for value in outputs(node.thunk)}
         own = {pair.result: pair.param.id for pair in pairs}
         found: list[Value] = []
+        held: set[Value] = set()
         for k, (value, shape) in enumerate(zip(results, shapes, strict=True)):
-            if own.get(k) != value.id and (value.id not in made or value in found):
+            if own.get(k) != value.id and (value.id not in made or value in held):
                 copy = self.namer.copy(value, shape)
                 nodes.append(Node(copy, float("inf")))
                 value = copy.target
             found.append(value)
+            held.add(value)
         return tuple(found)

@@ -16,15 +16,16 @@ def place_inits(
 ) -> Mapping[Value, Value]:
     """Insert a copy in front of its loop for each init that the loop may not take over.
 
-    Return which init each loop result has taken over. A loop takes over a value that a thunk of
-    this sequence makes, that it is given once, and whose other readers all come first by data
-    flow; and a parameter under the same conditions where that is to share its buffer with what
-    the loop makes of it.
+    Return where each loop's result lay before: its init, which may be such a copy. A loop takes
+    over a value that a thunk of this sequence makes, that it is given once, and whose other
+    readers all come first by data flow; and a parameter under the same conditions where that is
+    to share its buffer with what the loop makes of it.
     """
     loops = [at for at, node in enumerate(nodes) if isinstance(node.thunk, While)]
     if not loops:
         return {}
     inits = _Inits(nodes, results, pairs)
+    lay: dict[Value, Value] = {}
     for at in reversed(loops):
         loop = nodes[at].thunk
         assert isinstance(loop, While)
@@ -40,8 +41,9 @@ def place_inits(
             else:
                 kept.append(init)
         nodes[at].thunk = replace(loop, inits=tuple(kept))
+        lay.update(zip(loop.results, kept, strict=True))
         nodes[at:at] = made
-    return {result: init for init, result in inits.taken.items()}
+    return lay
 
 
 class _Inits:

@@ -28,7 +28,7 @@ def place_slots(
     nodes: list[Node],
     results: tuple[Value, ...],
     pairs: tuple[Pair, ...],
-    taken: Mapping[Value, Value],
+    inits: Mapping[Value, Value],
     computations: Mapping[str, Computation],
     namer: Namer,
     scheduled: bool,
@@ -36,7 +36,7 @@ def place_slots(
     """Return the thunks in an order in which each pair can share a buffer, and the results.
 
     Where no such order is to be had, or one would hold back an expensive thunk, the result is
-    copied at the end. `taken` says which init each loop's result has taken over.
+    copied at the end. `inits` says where each loop's result lay before.
     """
     if not pairs:
         return tuple(node.thunk for node in nodes), results
@@ -44,8 +44,8 @@ def place_slots(
     found = list(results)
     for pair in pairs:
         first = results[pair.result]
-        while first in taken:
-            first = taken[first]
+        while first in inits:
+            first = inits[first]
         if first == pair.param or slots.write_into(pair, first):
             continue
         if pair.must:
