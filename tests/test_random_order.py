@@ -14,10 +14,9 @@ from conftest import SAMPLES
 
 import hlo2graph as h2g
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
-from hlo2graph.program.thunks import Hazard
+from hlo2graph.program.thunks import Hazard, While
 
 OPTIONS = {
     "default": {},
@@ -29,22 +28,19 @@ ORDERED_BY_DATA = (Hazard.RAW, Hazard.WAR, Hazard.WAW, Hazard.REUSE, Hazard.INPL
 TRIES = 40
 
 
-def ready(path, options):
-    """Return the sample's plan, an executable and inputs; skip what only a GPU or a fleet runs."""
-    if path.suffix == ".thunks" and options:
-        pytest.skip("thunk sequences are planned already")
-    plan = h2g.plan(path.read_text(), filename=path.name, **options)
-    try:
-        executable = HostExecutable(plan, elided="random:0")
-    except UnsupportedError as refused:
-        pytest.skip(refused.message)
-    return plan, executable, random_inputs(plan.inputs, 0)
+CASES = [
+    pytest.param(path, options, id=f"{path.stem}-{name}")
+    for path in SAMPLES
+    for name, options in OPTIONS.items()
+    if path.suffix == ".hlo" or not options  # thunk sequences are planned already
+]
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize(("path", "options"), CASES)
 def test_any_order_gives_the_same_bits(path, options):
-    _, executable, args = ready(path, options)
+    plan = h2g.plan(path.read_text(), filename=path.name, **options)
+    executable = HostExecutable(plan, elided="random:0")
+    args = random_inputs(plan.inputs, 0)
     want = executable(*args)
     rng = Random(0)
     for _ in range(8):
@@ -54,22 +50,103 @@ def test_any_order_gives_the_same_bits(path, options):
     assert same_bits(executable(*args), want)
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.stem)
-def test_an_edge_taken_away_is_noticed(path):
-    """Without any one edge that orders data, some order gives other bits."""
-    plan, executable, args = ready(path, {})
-    want = executable(*args)
-    for edge in plan.body.edges:
-        if edge.hazard in ORDERED_BY_DATA:
-            assert notices(without(plan, edge), args, want), f"{edge} is not needed"
+# No step here undoes or repeats another, so bits differ whenever two trade places.
+BRANCHES = """
+HloModule branches
+ENTRY main (x: f32[8], y: f32[8]) -> (f32[8], f32[8], f32[8]) {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  a = f32[8] exponential(x)
+  b = f32[8] add(a, y)
+  c = f32[8] multiply(a, a)
+  d = f32[8] multiply(b, c)
+  e = f32[8] add(c, d)
+  f = f32[8] cosine(e)
+  late = f32[8] sine(y)
+  g = f32[8] subtract(f, late)
+  ROOT t = (f32[8], f32[8], f32[8]) tuple(d, f, g)
+}
+"""
+# The donated state is read by two steps before a third writes over it.
+DONATED = """
+HloModule donated, input_output_alias={ {0}: (0, {}, must-alias) }
+ENTRY main (state: f32[8], x: f32[8]) -> (f32[8], f32[8], f32[8]) {
+  state = f32[8] parameter(0)
+  x = f32[8] parameter(1)
+  a = f32[8] multiply(state, x)
+  b = f32[8] exponential(state)
+  next = f32[8] add(state, x)
+  ROOT t = (f32[8], f32[8], f32[8]) tuple(next, a, b)
+}
+"""
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(("text", "hazards"), [(BRANCHES, "raw"), (DONATED, "inplace war")])
+def test_an_edge_taken_away_is_noticed(text, hazards, options):
+    """Without any one edge, some order gives other bits."""
+    plan = h2g.plan(text, **options)
+    args = random_inputs(plan.inputs, 0)
+    want = HostExecutable(plan)(*args)
+    data = [e for e in plan.body.edges if e.hazard in ORDERED_BY_DATA]
+    if not options:
+        assert {str(e.hazard) for e in data} & set(hazards.split())
+    for edge in data:
+        assert notices(without(plan, edge), args, want), f"{edge} is not needed"
+
+
+LOOP = """
+HloModule loop
+cond (s: (s32[], f32[8])) -> pred[] {
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  five = s32[] constant(5)
+  ROOT again = pred[] compare(i, five), direction=LT
+}
+body (s: (s32[], f32[8])) -> (s32[], f32[8]) {
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  v = f32[8] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  a = f32[8] sine(v)
+  b = f32[8] exponential(v)
+  w = f32[8] multiply(a, b)
+  ROOT t = (s32[], f32[8]) tuple(next, w)
+}
+ENTRY main (x: f32[8]) -> f32[8] {
+  x = f32[8] parameter(0)
+  zero = s32[] constant(0)
+  init = (s32[], f32[8]) tuple(zero, x)
+  loop = (s32[], f32[8]) while(init), condition=cond, body=body
+  ROOT out = f32[8] get-tuple-element(loop), index=1
+}
+"""
+
+
+def test_an_edge_taken_out_of_a_loop_s_body_is_noticed():
+    plan = h2g.plan(LOOP)
+    args = random_inputs(plan.inputs, 0)
+    want = HostExecutable(plan)(*args)
+    (at,) = (i for i, t in enumerate(plan.body.thunks) if isinstance(t, While))
+    loop = plan.body.thunks[at]
+    assert loop.body.edges
+    for edge in loop.body.edges:
+        taken = replace(loop, body=without_edge(loop.body, edge))
+        thunks = (*plan.body.thunks[:at], taken, *plan.body.thunks[at + 1 :])
+        broken = replace(plan, body=replace(plan.body, thunks=thunks))
+        assert notices(broken, args, want), f"{edge} is not needed"
 
 
 def without(plan, edge):
-    """Return the plan without `edge`, but with all order that only led through it.
+    return replace(plan, body=without_edge(plan.body, edge))
+
+
+def without_edge(body, edge):
+    """Return the sequence without `edge`, but with all order that only led through it.
 
     Edges are transitively reduced: taking one away must not free others.
     """
-    body = plan.body
     through = [
         replace(edge, src=src, dst=dst)
         for src, dst in [
@@ -78,10 +155,10 @@ def without(plan, edge):
         ]
     ]
     kept = tuple(e for e in body.edges if e is not edge)
-    return replace(plan, body=replace(body, edges=(*kept, *through)))
+    return replace(body, edges=(*kept, *through))
 
 
 def notices(plan, args, want):
-    executable = HostExecutable(plan, elided="random:0")
+    executable = HostExecutable(plan)
     rng = Random(0)
     return any(not same_bits(executable.run_random(rng, args), want) for _ in range(TRIES))

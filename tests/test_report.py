@@ -1,6 +1,7 @@
 """The run report: its lines, its verdict in words, its JSON."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -77,7 +78,8 @@ def test_table_rows_name_their_mode_and_align(report):
     at = next(i for i, line in enumerate(lines) if "latency p50" in line)
     head, *rows = lines[at : at + 3]
     assert [row.split()[0] for row in rows] == ["serial", "graph"]
-    assert {row.index("ms") + 2 for row in rows} == {head.index("latency p50") + len("latency p50")}
+    ends = {re.search(r"\d (ms|us)", row).end() for row in rows}
+    assert ends == {re.search("latency p50", head).end()}
 
 
 def test_columns_of_a_backend_with_a_device(report):
@@ -138,7 +140,7 @@ SHAPE = Shape(DTYPES["f32"], (4,))
         ([3 + 4j], Shape(DTYPES["c64"], (1,)), "|x| 5"),
         ([True, False], Shape(DTYPES["pred"], (2,)), "0 to 1, mean 0.5"),
         ([-8, 7], Shape(DTYPES["s4"], (2,)), "-8 to 7, mean -0.5"),
-        ([1, 3e30], Shape(DTYPES["bf16"], (2,)), "1 to 3.004e+30, mean 1.502e+30"),
+        ([1, 2.0**99], Shape(DTYPES["bf16"], (2,)), "1 to 6.338e+29, mean 3.169e+29"),
     ],
 )
 def test_results_in_one_line(values, shape, said):

@@ -6,10 +6,10 @@ way. Every walk respects `successors`; the pool's walk is in `pool`.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable
 from collections.abc import Sequence as Order
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import TypeAlias
 
@@ -51,12 +51,7 @@ def in_program_order(block: Block) -> None:
 
 
 def shuffled(rng: Random) -> Walk:
-    """Return a walk that draws a new topological order each time it meets a block.
-
-    A third of the orders are uniform draws from what is ready, a third run the latest step that
-    is ready (which puts a step whose edge is missing before as many others as possible), and a
-    third mix the two.
-    """
+    """Return a walk that draws a new topological order each time it meets a block."""
 
     def walk(block: Block) -> None:
         for index in draw_order(block, rng):
@@ -66,17 +61,32 @@ def shuffled(rng: Random) -> Walk:
 
 
 def draw_order(block: Block, rng: Random) -> list[int]:
-    """Return a random topological order of the block's steps; see `shuffled`."""
-    eager = rng.choice((0.0, 0.5, 1.0))
+    """Return a random topological order of the block's steps.
+
+    Of what is ready, the step with the least key runs. A missing edge shows when the step it
+    leads to comes first, so the keys are drawn to make that likely: all at random, or the latest
+    step first, or one step as late as possible.
+    """
+    keys = _draw_keys(len(block.steps), rng)
     waits = list(block.waits)
-    ready = sorted(i for i, count in enumerate(waits) if not count)
+    ready = [(keys[i], i) for i, count in enumerate(waits) if not count]
+    heapify(ready)
     order: list[int] = []
     while ready:
-        at = len(ready) - 1 if rng.random() < eager else rng.randrange(len(ready))
-        order.append(index := ready.pop(at))
+        _, index = heappop(ready)
+        order.append(index)
         for later in block.successors[index]:
             waits[later] -= 1
             if not waits[later]:
-                insort(ready, later)
+                heappush(ready, (keys[later], later))
     assert len(order) == len(block.steps), "edges form a cycle"
     return order
+
+
+def _draw_keys(count: int, rng: Random) -> list[float]:
+    if (kind := rng.randrange(3)) == 0:
+        return [float(-i) for i in range(count)]
+    keys = [rng.random() for _ in range(count)]
+    if kind == 1 and count:
+        keys[rng.randrange(count)] = 1.0  # random() stays below
+    return keys

@@ -41,8 +41,8 @@ class HostExecutable:
         Raises UnsupportedError for operations that the host cannot run, all at once, and for
         elided constants where `elided` is None.
         """
-        check_support(plan)
         self.plan = plan = fill_elided(plan, elided)
+        check_support(plan)
         self._arena = Arena(plan.allocations)
         for index, allocation in enumerate(plan.allocations):
             if (literal := allocation.literal) is not None and literal.array is not None:
