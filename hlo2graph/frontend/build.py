@@ -56,11 +56,7 @@ class ComputationReader:
         self.context.computations[name] = computation
 
     def _nested(self, node: NestedNode, wanted: str) -> str:
-        name = wanted
-        count = 0
-        while name in self.context.computations or name in self.context.later:
-            count += 1
-            name = f"{wanted}.{count}"
+        name = self.context.unused(wanted)
         span = self.context.span(node.name)
         self.context.computations[name] = Computation(
             name, *self._body(node.instructions), span=span

@@ -34,6 +34,15 @@ class Context:
         """Raise a ParseError at a token."""
         raise ParseError(message, self.span(where), notes)
 
+    def unused(self, wanted: str) -> str:
+        """Return a name for one more computation: `wanted`, or with a number behind it."""
+        name = wanted
+        count = 0
+        while name in self.computations or name in self.later:
+            count += 1
+            name = f"{wanted}.{count}"
+        return name
+
     def shape(self, text: str, start: int) -> AnyShape:
         """Return the shape written as `text` at `start`."""
         try:

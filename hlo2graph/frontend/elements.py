@@ -22,6 +22,8 @@ _NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]{1,16})\))?")
 _DECIMAL = re.compile(r"-?\d++(?:\.\d*+)?+(?:[eE][+-]?\d++)?+|-\.\d++(?:[eE][+-]?\d++)?+", re.ASCII)
 _INTEGER = re.compile(r"-?\d++", re.ASCII)
 _MOST_DIGITS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class _Nan:
     """A NaN of an IEEE-like type, as its bits."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, cast
 
 from hlo2graph.errors import HloError, Note, ParseError, Span
 from hlo2graph.frontend.allowed import ALLOWED_ATTRS
+from hlo2graph.frontend.asynchronous import find_sugar, write_out
 from hlo2graph.frontend.context import Context, nearest
 from hlo2graph.frontend.lexer import HOLDS_LITERAL, Token
 from hlo2graph.frontend.literals import read_literal
@@ -136,11 +137,23 @@ class InstructionReader:
             operands = self._operands(arguments, scope)
         elif opcode in HOLDS_LITERAL:
             self._context.refuse(f"expected a value in {opcode}()", call.opcode)
-        if shape is None:
-            shape = self._inferred(
-                Instruction(name, opcode, _UNWRITTEN, operands, attrs, payload, span), call, scope
+        if shape is None or opcode not in OPS:
+            unfinished = Instruction(
+                name, opcode, shape or _UNWRITTEN, operands, attrs, payload, span
             )
+            scope.instructions[name] = self._completed(unfinished, call.opcode, scope)
+            return
         scope.instructions[name] = Instruction(name, opcode, shape, operands, attrs, payload, span)
+
+    def _completed(self, instr: Instruction, opcode: Token, scope: Scope) -> Instruction:
+        """Return the instruction written out in full, with the shape that it has."""
+        sugar = find_sugar(instr.opcode)
+        if sugar and instr.opcode not in OPS:
+            operands = [scope.instructions[name] for name in instr.operands]
+            instr = write_out(instr, sugar, operands, self._context, opcode)
+        if instr.shape is _UNWRITTEN:
+            instr = replace(instr, shape=self._inferred(instr, opcode, scope))
+        return instr
 
     def _payload(self, opcode: Token, literal: Token, shape: AnyShape | None) -> int | AnyLiteral:
         if shape is None:
@@ -251,13 +264,15 @@ class InstructionReader:
 
     def _allowed(self, opcode: Token) -> frozenset[str]:
         allowed = ALLOWED_ATTRS.get(opcode.text)
-        if allowed is None:
-            self._context.refuse(
-                f"unknown opcode {opcode.text}", opcode, *nearest(opcode.text, OPS)
-            )
-        return allowed
+        if allowed is not None:
+            return allowed
+        sugar = find_sugar(opcode.text)
+        if not sugar:
+            message = f"unknown opcode {opcode.text}"
+            self._context.refuse(message, opcode, *nearest(opcode.text, OPS))
+        return sugar.attrs
 
-    def _inferred(self, unwritten: Instruction, call: CallNode, scope: Scope) -> AnyShape:
+    def _inferred(self, unwritten: Instruction, where: Token, scope: Scope) -> AnyShape:
         """Return the shape that follows from the operands, where none was written."""
         opcode = unwritten.opcode
         shapes = [scope.instructions[name].shape for name in unwritten.operands]
@@ -267,12 +282,10 @@ class InstructionReader:
             self._context.refuse(
                 f"the shape of this {opcode} has to be written, it does not follow from the "
                 f"operands: {error.message}",
-                call.opcode,
+                where,
             )
         if _UNWRITTEN in shape.leaves():
-            self._context.refuse(
-                f"the shape of this {opcode} has to be written before it", call.opcode
-            )
+            self._context.refuse(f"the shape of this {opcode} has to be written before it", where)
         return shape
 
     def _refuse_name(self, name: Token, scope: Scope) -> NoReturn:
