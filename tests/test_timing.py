@@ -127,7 +127,7 @@ def steady(value, count=20):
     [
         (steady(1.0), None),
         (steady(1.0, 3), "only 3 rounds"),
-        ([Sample(t) for t in [1.0, 2.0] * 10], "serial is noisy"),
+        ([Sample(t) for t in [1.0, 1.3] * 10], "graph's ratio is vague after 20 rounds"),
         (steady(1.0, 10) + steady(1.2, 10), "serial drifts"),
     ],
 )
@@ -135,6 +135,16 @@ def test_doubts(serial, doubt):
     found = summarise((SERIAL, GRAPH), [serial, steady(1.0, len(serial))], (50,))
     assert found.is_reliable is (doubt is None)
     assert doubt is None or doubt in found.doubts[0]
+
+
+def test_noise_that_both_modes_share_leaves_the_ratio_sharp():
+    noisy = [Sample(t) for t in [1.0, 2.0, 2.1] * 10]
+    found = summarise((SERIAL, GRAPH), [noisy, noisy], (50,))
+    assert found.doubts == (
+        "serial is noisy: half its runs spread over 55%",
+        "graph is noisy: half its runs spread over 55%",
+    )
+    assert (found.ratios[1].low, found.ratios[1].high) == (1.0, 1.0)
 
 
 def test_a_run_too_short_for_the_clock_divides_nothing_by_zero():

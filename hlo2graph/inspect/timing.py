@@ -16,7 +16,8 @@ from typing import Protocol
 import numpy as np
 
 FEWEST_ROUNDS = 6  # below this a median's 95 % interval is wider than all samples
-NOISY = 0.25  # interquartile range over median from which a mode is called noisy
+NOISY = 0.5  # interquartile range over median from which a mode is called noisy
+VAGUE = 0.2  # width of a ratio's interval over the ratio from which it is called vague
 DRIFT = 0.15  # change of the median from first to second half from which it is called drifting
 CONFIDENCE = 0.95
 
@@ -173,12 +174,8 @@ def summarise(
 ) -> Timings:
     """Make the figures of samples taken in rounds: samples[m][r] is mode m's in round r."""
     timings = tuple(ModeTiming(m, tuple(s)) for m, s in zip(modes, samples, strict=True))
-    return Timings(
-        timings,
-        tuple(paired_ratio(timings[0].latencies, t.latencies) for t in timings),
-        percentiles,
-        tuple(_doubts(timings)),
-    )
+    ratios = tuple(paired_ratio(timings[0].latencies, t.latencies) for t in timings)
+    return Timings(timings, ratios, percentiles, tuple(_doubts(timings, ratios)))
 
 
 def paired_ratio(base: np.ndarray, other: np.ndarray) -> Ratio:
@@ -208,13 +205,15 @@ def _once(runner: Runner, mode: Mode) -> Sample:
     return runner.launch(mode)
 
 
-def _doubts(timings: Sequence[ModeTiming]) -> list[str]:
+def _doubts(timings: Sequence[ModeTiming], ratios: Sequence[Ratio]) -> list[str]:
     rounds = len(timings[0].samples)
     doubts = []
     if rounds < FEWEST_ROUNDS:
         doubts.append(f"only {rounds} round{'s' * (rounds != 1)}; give it a longer --duration")
-    for timing in timings:
+    for timing, ratio in zip(timings, ratios, strict=True):
         name = timing.mode.name
+        if rounds >= FEWEST_ROUNDS and ratio.high - ratio.low > VAGUE * ratio.value:
+            doubts.append(f"{name}'s ratio is vague after {rounds} rounds")
         if timing.spread > NOISY:
             doubts.append(f"{name} is noisy: half its runs spread over {timing.spread:.0%}")
         if rounds >= 2 * FEWEST_ROUNDS and abs(drift := _drift(timing.latencies)) > DRIFT:
