@@ -17,12 +17,11 @@ from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
 from hlo2graph.ops.checks import (
     as_arrays,
     attr_dims,
-    fail,
     host_arrays,
     require,
-    same_but_precision,
 )
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
+from hlo2graph.ops.widening import dtype_of
 
 EXACT = 2**53  # every integer up to here is a float64
 
@@ -78,25 +77,13 @@ def _check_pairs(instr: Instruction, lhs: Shape, rhs: Shape, dims: DotDims) -> N
 
 
 def product_type(instr: Instruction, lhs: Shape, rhs: Shape) -> DType:
-    """Return the element type of a sum of products: the written one, where it is wide enough."""
-    for shape in (lhs, rhs):
-        if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE):
-            fail(instr, f"does not take {shape}")
-    alike = same_but_precision(lhs.dtype, rhs.dtype) or (
-        lhs.dtype.is_integer and rhs.dtype.is_integer
-    )
-    require(instr, alike, f"operands must have like element types, got {lhs} and {rhs}")
-    inferred = max(lhs.dtype, rhs.dtype, key=lambda t: t.bits)
-    written = instr.shape.dtype if isinstance(instr.shape, Shape) else inferred
-    if written is inferred or (written.is_float and inferred.is_float):
-        return written
-    wider = written.bits >= inferred.bits and written.kind not in (Kind.TOKEN, Kind.OPAQUE)
-    require(
-        instr,
-        wider,
-        f"the result's element type must be at least as wide as {inferred}, it is {written}",
-    )
-    return written
+    """Return the element type of a sum of products: the written one, as XLA has it."""
+    if isinstance(instr.shape, Shape):
+        dtype = instr.shape.dtype
+        numeric = dtype.kind not in (Kind.TOKEN, Kind.OPAQUE)
+        require(instr, numeric, f"the result must be an array of numbers, got {dtype}")
+        return dtype
+    return max(lhs.dtype, rhs.dtype, key=lambda t: t.bits)
 
 
 def _infer_dot(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
@@ -112,20 +99,20 @@ def _infer_dot(instr: Instruction, operands: Sequence[AnyShape], _: Computations
 
 
 def widen(lhs: Array, rhs: Array, result: DType, depth: int) -> tuple[Array, Array]:
-    """Return the operands in a type in which `depth` products sum right.
-
-    Integers go through float64, and so through BLAS, where no sum can leave its exact range.
-    """
-    if result.kind in (Kind.SIGNED, Kind.UNSIGNED) and lhs.dtype.kind != "b":
-        bound = max(depth, 1) * max(_largest(lhs) * _largest(rhs), 1)
-        work: np.dtype[Any] = np.dtype(np.float64 if bound < EXACT else np.int64)
-    elif result.is_complex or lhs.dtype.kind == "c":
-        work = np.result_type(lhs.dtype, result.numpy)
-    elif result.is_float or lhs.dtype.kind not in "biu":
-        wide = np.float64 in (lhs.dtype.type, rhs.dtype.type, result.numpy.type)
+    """Return the operands in a type in which `depth` products sum right."""
+    types = (dtype_of(lhs), dtype_of(rhs), result)
+    wide = any(t.bits // (2 if t.is_complex else 1) == 64 for t in types if not t.is_integer)
+    work: np.dtype[Any]
+    if any(t.is_complex for t in types):
+        work = np.dtype(np.complex128 if wide else np.complex64)
+    elif any(t.is_float for t in types):
         work = np.dtype(np.float64 if wide else np.float32)
+    elif all(t.kind is Kind.PRED for t in types):
+        work = np.dtype(np.bool_)
     else:
-        work = result.numpy
+        # Float64 has BLAS behind it, and is as good where no sum leaves its exact range.
+        bound = max(depth, 1) * _largest(lhs) * _largest(rhs)
+        work = np.dtype(np.float64 if bound < EXACT else np.int64)
     return lhs.astype(work, copy=False), rhs.astype(work, copy=False)
 
 
@@ -137,6 +124,8 @@ def _largest(array: Array) -> int:
 
 def narrow(total: Array, result: DType) -> Array:
     """Return `total` in the result's type; integers wrap."""
+    if total.dtype.kind == "c" and not result.is_complex:
+        total = total.real
     if result.is_integer and total.dtype.kind == "f":
         total = total.astype(np.int64)
     return total.astype(result.numpy, copy=False)

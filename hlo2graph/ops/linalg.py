@@ -61,7 +61,7 @@ def _lower_factor(matrix: Array) -> Array:
             factor[..., j, j] = pivot[..., 0]
     diagonal = np.diagonal(factor, axis1=-2, axis2=-1).real
     good = (np.isfinite(diagonal) & (diagonal > 0)).all(axis=-1)
-    return np.where(good[..., None, None], factor, np.tril(np.full_like(factor, np.nan)))
+    return np.where(good[..., None, None], factor, factor.dtype.type(np.nan))
 
 
 def _infer_solve(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:

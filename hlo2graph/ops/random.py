@@ -158,9 +158,9 @@ def _bits(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Ho
 
 def _infer_rng(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
     arrays = as_arrays(instr, operands)
-    for number, array in enumerate(arrays):
+    for number, array in enumerate(arrays[:2]):  # XLA lets more follow, and ignores them
         require(instr, not array.dims, f"operand {number} must be a scalar, got {array}")
-    first, second = arrays
+    first, second = arrays[:2]
     require(
         instr,
         first.dtype is second.dtype,
@@ -182,7 +182,7 @@ def _infer_rng(instr: Instruction, operands: Sequence[AnyShape], _: Computations
 
 
 def _rng(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
-    first, second = host_arrays(operands)
+    first, second = host_arrays(operands)[:2]
     assert isinstance(instr.shape, Shape)
     dtype, dims = instr.shape.dtype, instr.shape.dims
     seed = [crc32(part) for part in (instr.name.encode(), first.tobytes(), second.tobytes())]
@@ -227,6 +227,6 @@ RANDOM = (
         frozenset({"algorithm"}),
         why_not=_bits_why_not,
     ),
-    OpSpec("rng", 2, _infer_rng, _rng, frozenset({"distribution"})),
+    OpSpec("rng", (2, None), _infer_rng, _rng, frozenset({"distribution"})),
     OpSpec("rng-get-and-update-state", 0, _infer_state, _state, frozenset({"delta"}), effect=True),
 )

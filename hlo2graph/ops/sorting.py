@@ -165,9 +165,8 @@ def _merged(shape: tuple[int, ...], less: Less) -> Array:
             low = np.where(open_ & passed, probe + 1, low)
             high = np.where(open_ & ~passed, probe, high)
         target = np.where(first, place, place - middle + start) + low - base
-        merged = np.empty_like(order)
-        np.put_along_axis(merged, target, order, -1)
-        order = merged
+        # Sorting the targets keeps a permutation even where the comparator is no ordering (NaN).
+        order = np.take_along_axis(order, np.argsort(target, axis=-1, kind="stable"), -1)
         width *= 2
     return order
 
