@@ -91,22 +91,22 @@ def _inside(thunk: Thunk[Value]) -> tuple[Sequence[Value], ...]:
 class _Binder:
     def __init__(self, slices: Mapping[int, Slice]) -> None:
         self._slices = slices
-        self._inherited: dict[int, tuple[str, ...]] = {}  # a dropped copy's target -> its `after`
 
     def sequence(self, sequence: Sequence[Value]) -> Sequence[Slice]:
         thunks: list[Thunk[Slice]] = []
         writer: dict[int, str] = {}
         dropped: dict[str, tuple[str, ...]] = {}
+        inherited: dict[int, tuple[str, ...]] = {}  # a dropped copy's target -> its `after`
         for thunk in sequence.thunks:
             after = dict.fromkeys(n for name in thunk.after for n in dropped.get(name, (name,)))
-            for value in reads(thunk) if self._inherited else ():
-                after |= dict.fromkeys(self._inherited.get(value.id, ()))
+            for value in reads(thunk) if inherited else ():
+                after |= dict.fromkeys(inherited.get(value.id, ()))
             if isinstance(thunk, Copy) and self._one(thunk.source) == self._one(thunk.target):
                 # Its source's writer is what others meant by waiting for this copy.
                 wrote = (writer[thunk.source.id],) if thunk.source.id in writer else ()
                 dropped[thunk.name] = tuple(dict.fromkeys((*after, *wrote)))
                 if after:
-                    self._inherited[thunk.target.id] = tuple(after)
+                    inherited[thunk.target.id] = tuple(after)
                 if wrote:
                     writer[thunk.target.id] = wrote[0]
                 continue

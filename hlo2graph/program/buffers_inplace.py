@@ -25,20 +25,22 @@ class InPlaceMerger:
 
     def __init__(
         self,
+        uses: Uses,
         buffers: Buffers,
         lifetimes: Lifetimes,
         in_place: InPlace,
         orders: Sequence[PartialOrder],
     ) -> None:
         self.added: dict[int, set[Handover]] = {}
+        self._uses = uses
         self._buffers = buffers
         self._lifetimes = lifetimes
         self._in_place = in_place
         self._orders = orders
 
-    def run(self, uses: Uses) -> None:
+    def run(self) -> None:
         """Try every thunk, in program order."""
-        for _, _, thunk in uses.walk():
+        for _, _, thunk in self._uses.walk():
             partial, elementwise = self._in_place(thunk)
             self._try(thunk, partial, True)
             self._try(thunk, elementwise, False)
@@ -57,8 +59,9 @@ class InPlaceMerger:
 
     def _merge(self, operand: int, result: int, partial: bool) -> None:
         old, new = self._buffers.of[operand], self._buffers.of[result]
-        # Whoever is born after this result follows the operand too, all of whose uses end here.
-        if len(new.members) == 1:
+        # Whoever is born later follows this result, and so the operand: all its uses end here. Not
+        # so for another branch, where the operand may be used while this result is not there.
+        if len(new.members) == 1 and self._uses.home[operand] == self._uses.home[result]:
             old.live.remove(operand)
         self._buffers.merge(operand, result)
         self._buffers.of[result].elementwise |= not partial

@@ -66,8 +66,8 @@ def build_model(program: Program, serial: bool) -> Model:
     unshared = sum(aligned(b.size) for b in buffers.all() if b.kind is AllocationKind.TEMP)
     donor = Donor(program, buffers, lifetimes, orders)
     donor.run()
-    merger = InPlaceMerger(buffers, lifetimes, in_place, orders)
-    merger.run(uses)
+    merger = InPlaceMerger(uses, buffers, lifetimes, in_place, orders)
+    merger.run()
     predecessors = [list(order.predecessors) for order in orders]
     for handover in donor.added.union(*merger.added.values()):
         row = predecessors[handover.scope]
