@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hlo2graph.errors import Note, ParseError, Source, Span
-from hlo2graph.frontend.context import Context
+from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.header import read_header
-from hlo2graph.frontend.instructions import InstructionReader, Scope, is_reserved
+from hlo2graph.frontend.instructions import InstructionReader, is_reserved
 from hlo2graph.frontend.lexer import Region, Token
 from hlo2graph.frontend.scan import Fault, skip_blank
 from hlo2graph.frontend.syntax import (

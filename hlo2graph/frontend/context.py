@@ -1,4 +1,4 @@
-"""What one reading of a text knows throughout: the source, and all that is read only once."""
+"""What the reading of a text, and of one computation in it, knows throughout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hlo2graph.errors import Note, ParseError, Source, Span
 from hlo2graph.frontend.lexer import Token
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import ShapeReader
-from hlo2graph.hlo import AnyShape, Computation
+from hlo2graph.frontend.syntax import InstructionNode
+from hlo2graph.hlo import AnyShape, Computation, Instruction
 
 
 @dataclass(slots=True)
@@ -55,3 +56,37 @@ def nearest(name: str, known: Iterable[str]) -> tuple[Note, ...]:
     """Return a note with the names most like `name`, if any are."""
     found = difflib.get_close_matches(name, known, 3)
     return (Note(f"did you mean {' or '.join(found)}?"),) if found else ()
+
+
+@dataclass(slots=True)
+class Scope:
+    """A computation that is being read: its instructions so far."""
+
+    nodes: list[InstructionNode]
+    instructions: dict[str, Instruction] = field(default_factory=dict)
+    anonymous: dict[str, int] = field(default_factory=dict)
+
+    def unused(self, wanted: str) -> str:
+        """Return `wanted`, or with a number behind it where that name is taken."""
+        if not self.anonymous:
+            self.anonymous.update((node.name.text, 0) for node in self.nodes)
+        name = wanted
+        while name in self.anonymous:
+            self.anonymous[wanted] += 1
+            name = f"{wanted}.{self.anonymous[wanted]}"
+        self.anonymous[name] = 0
+        return name
+
+    def definition(self, name: str) -> Token | None:
+        """Return where the text defines `name`."""
+        return next((node.name for node in self.nodes if node.name.text == name), None)
+
+    def refuse(self, name: str, where: Token, context: Context) -> NoReturn:
+        """Raise the error that `name` is not defined by now."""
+        later = self.definition(name)
+        if later:
+            note = Note("defined here", context.span(later))
+            context.refuse(f"{name} is used before it is defined", where, note)
+        context.refuse(
+            f"no instruction here is named {name}", where, *nearest(name, self.instructions)
+        )

@@ -162,6 +162,7 @@ KINDS: dict[str, AttrKind] = {
     "lhs_batch_dims": AttrKind.INTS,
     "lhs_contracting_dims": AttrKind.INTS,
     "lhs_ragged_dims": AttrKind.INTS,
+    "literal": AttrKind.RAW,
     "lower": AttrKind.BOOL,
     "mantissa_bits": AttrKind.INT,
     "metadata": AttrKind.RAW,

@@ -109,10 +109,12 @@ CUSTOM_CALL = (
                 "dim_labels",
                 "batch_group_count",
                 "feature_group_count",
+                "literal",
                 "operand_layout_constraints",
                 "operand_precision",
                 "output_to_operand_aliasing",
                 "padding_type",
+                "schedule",
                 "to_apply",
                 "window",
             }
