@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from lark.exceptions import UnexpectedToken
 
-from hlo2graph.errors import ParseError, Span
+from hlo2graph.errors import Note, ParseError, Span
 from hlo2graph.frontend.lexer import Region, Token
 
 _WORDS = {
     "MODULE": "'HloModule'",
-    "TABLES": "source tables",
     "ENTRY": "'ENTRY'",
     "NAME": "a computation",
     "SIGNATURE": "its parameters",
     "BEGIN": "'{'",
-    "END": "'}'",
-    "ROOT": "'ROOT'",
-    "RESULT": "an instruction 'name = ...'",
     "SHAPE": "a shape",
     "OPCODE": "an opcode and '('",
-    "LITERAL": "a literal",
     "OPERAND": "an operand",
     "COMMA": "','",
     "CLOSE": "')'",
     "ATTRIBUTE": "an attribute ', name=value'",
-    "NESTED": "",
+    "RESULT": "an instruction 'name = ...'",
+    "END": "'}'",
     "$END": "the end of the text",
-}
+}  # the tokens that can be asked for, in the order in which they are named
 
 
 def explain(region: Region, error: UnexpectedToken) -> ParseError:
     """Return the error for a token that cannot stand where it does."""
     token = error.token
-    expected = [_WORDS[kind] for kind in _WORDS if kind in error.expected and _WORDS[kind]]
-    choice = " or ".join(filter(None, [", ".join(expected[:-1]), expected[-1]]))
+    expected = error.expected
     if not isinstance(token, Token):
-        end = len(region.source.text[: region.end].rstrip())
-        at = max(region.start, end - 1)
-        return ParseError(
-            f"the text ends too early, expected {choice}", Span(region.source, at, at + 1)
-        )
+        return _too_early(region, expected)
+    span = Span(region.source, token.start, token.end)
+    if token.type == "MODULE":
+        note = Note("a text with several modules is split at lines '// -----'")
+        return ParseError("a second module begins here, where one is wanted", span, (note,))
+    return ParseError(f"unexpected {_found(token)}, expected {_choice(expected)}", span)
+
+
+def _too_early(region: Region, expected: Collection[str]) -> ParseError:
+    at = max(region.start, len(region.source.text[: region.end].rstrip()) - 1)
     return ParseError(
-        f"unexpected {_found(token)}, expected {choice}",
-        Span(region.source, token.start, token.end),
+        f"the text ends too early, expected {_choice(expected)}", Span(region.source, at, at + 1)
     )
+
+
+def _choice(expected: Collection[str]) -> str:
+    words = [word for kind, word in _WORDS.items() if kind in expected]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _found(token: Token) -> str:
