@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from xla import run_xla
 
+from hlo2graph.frontend import parse, verify
 from hlo2graph.hlo import (
     DTYPES,
     AnyShape,
@@ -18,6 +19,7 @@ from hlo2graph.hlo import (
 )
 from hlo2graph.ops import OPS
 from hlo2graph.ops.evaluate import HostEvaluator
+from hlo2graph.ops.spec import HostValue
 
 NONE: Mapping[str, Computation] = {}
 
@@ -110,3 +112,22 @@ def _flushed(x: np.ndarray, dtype: DType) -> np.ndarray:
     lowest = 2.0**-14 if dtype.name == "f16" else 2.0**-1022 if dtype.bits == 64 else 2.0**-126
     wide = x.astype(np.float64)
     return np.where(np.abs(wide) < lowest, np.copysign(0, wide), wide)
+
+
+def leaves(value: HostValue) -> list[np.ndarray]:
+    """Return the arrays in a value, in order."""
+    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
+
+
+def run_text(text: str, arguments: Sequence[HostValue]) -> list[np.ndarray]:
+    """Return the result leaves of a module's entry on the host, its shapes verified."""
+    module = verify(parse(text))
+    return leaves(HostEvaluator(module.computations)(module.entry_name, arguments))
+
+
+def one_call(call: str) -> str:
+    """Return a module of one instruction, whose operands carry their shapes, as `f32[3] a`."""
+    inner = call[call.index("(", 1 if call[0] != "(" else call.index(")")) :].split(")")[0]
+    shapes = re.findall(r"([a-z]\w*\[[^]]*\](?:\{[^}]*\})?) (\w+)", inner)
+    lines = [f"  {name} = {of} parameter({at})" for at, (of, name) in enumerate(shapes)]
+    return "\n".join(["HloModule m", "ENTRY e {", *lines, f"  ROOT r = {call}", "}"])

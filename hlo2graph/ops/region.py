@@ -12,10 +12,10 @@ from hlo2graph.ops.selection import SELECTION
 _ELEMENTWISE = frozenset(
     spec.opcode for spec in (*ELEMENTWISE, *CONVERSION, *SELECTION) if spec.elementwise
 )
-_TRANSPARENT = frozenset(
-    {"parameter", "constant", "broadcast", "reshape", "copy", "tuple", "get-tuple-element"}
-)
-_CALLS = frozenset({"call", "fusion"})
+_ALLOWED = _ELEMENTWISE | {
+    *("parameter", "constant", "broadcast", "reshape", "copy", "tuple", "get-tuple-element"),
+    *("call", "fusion"),
+}
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 
 
@@ -25,18 +25,15 @@ def is_elementwise_region(computations: Mapping[str, Computation], name: str) ->
     True where everything in it is a scalar or a tuple of scalars and each instruction, those of
     called computations included, works element by element.
     """
-    return all(
-        _is_scalar(instr)
-        and (
-            instr.opcode in _ELEMENTWISE
-            or instr.opcode in _TRANSPARENT
-            or (
-                instr.opcode in _CALLS
-                and all(is_elementwise_region(computations, callee) for callee in instr.called())
-            )
-        )
-        for instr in computations[name].instructions
-    )
+    seen, waiting = {name}, [name]
+    while waiting:
+        for instr in computations[waiting.pop()].instructions:
+            if instr.opcode not in _ALLOWED or not _is_scalar(instr):
+                return False
+            fresh = set(instr.called()) - seen
+            seen |= fresh
+            waiting.extend(fresh)
+    return True
 
 
 def binary_reducer(computations: Mapping[str, Computation], name: str) -> str | None:

@@ -19,7 +19,6 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.ops.expect import (
-    array,
     callee,
     found,
     gives,
@@ -144,17 +143,12 @@ def _infer_conditional(
 ) -> AnyShape:
     selector, *given = operands
     names = _branches(instr)
-    by_number = "branch_computations" in instr.attrs
-    if not by_number and len(names) != 2:
+    wanted = _S32 if "branch_computations" in instr.attrs else _PRED
+    same(instr, selector, wanted, "the selector of such branches")
+    if wanted is _PRED and len(names) != 2:
         refuse(instr, "needs branch_computations, or true_computation and false_computation")
     if not names or len(names) != len(given):
         refuse(instr, f"has {len(names)} branches, but {len(given)} arguments for them")
-    kind = array(instr, selector, "selector")
-    if not kind.compatible(_PRED) and not (by_number and kind.compatible(_S32)):
-        wanted = "s32[] or pred[]" if by_number else "pred[]"
-        refuse(instr, f"needs {wanted} as its selector, got {kind.without_layout_text()}")
-    if kind.compatible(_PRED) and len(names) != 2:
-        refuse(instr, f"on a pred has two branches, got {len(names)}")
     branches = [found(instr, name, known) for name in names]
     for branch, argument in zip(branches, given, strict=True):
         takes(instr, branch, [argument])
