@@ -11,8 +11,8 @@ from hlo2graph.hlo.module import CALLING_ATTRS
 from hlo2graph.ops import OPS
 
 MOST_INSTRUCTIONS = 1_000_000  # a module may have once its calls are inlined
-INLINED = frozenset({"call", "while", "conditional", "async-start", "call-start"})
 
+_INLINED = frozenset({"call", "while", "conditional", "async-start", "call-start"})
 _CALLING = frozenset(CALLING_ATTRS)
 _COMPUTED = -1  # not a leaf of a parameter
 
@@ -49,7 +49,7 @@ def study_calls(module: Module) -> Calls:
             for callee in called(instr):
                 if callee in effects:
                     effects.add(name)
-                if instr.opcode in INLINED:
+                if is_inlined(computation, instr):
                     size += sizes[callee]
         sizes[name] = size
         passed[name] = _passed(computation, passed)
@@ -65,6 +65,14 @@ def study_calls(module: Module) -> Calls:
 def called(instr: Instruction) -> Iterator[str]:
     """Yield the computations that `instr` calls; cheap where it calls none."""
     return iter(()) if _CALLING.isdisjoint(instr.attrs) else instr.called()
+
+
+def is_inlined(computation: Computation, instr: Instruction) -> bool:
+    """Tell whether what `instr` calls becomes thunks; a fusion of tuples is no kernel."""
+    return instr.opcode in _INLINED or (
+        instr.opcode == "fusion"
+        and any(isinstance(computation[o].shape, TupleShape) for o in instr.operands)
+    )
 
 
 def has_effect(instr: Instruction) -> bool:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from hlo2graph.hlo import AnyShape, Instruction, Literal, Shape, TupleShape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.spec import Lowering
-from hlo2graph.program.lower_calls import called, has_effect, part_range
+from hlo2graph.program.lower_calls import called, has_effect, is_inlined, part_range
 from hlo2graph.program.lower_leaf import Leaf, Leaves, leaf_names
 from hlo2graph.program.lower_sequence import Builder, Frame, metadata
 from hlo2graph.program.lower_views import is_view, same_order
@@ -139,7 +139,7 @@ def _start(builder: Builder, frame: Frame, instr: Instruction) -> Leaves | Frame
 
 def _fusion(builder: Builder, frame: Frame, instr: Instruction) -> Leaves | Frame:
     """One kernel; fusion of tuples, which kernels don't take, is inlined as a call."""
-    if any(len(frame.env[o]) != 1 for o in instr.operands):
+    if is_inlined(frame.computation, instr):
         return inlined(builder, frame, instr)
     computation = builder.shared.pool.fused(str(instr.attrs["calls"]))
     name = builder.name(instr, frame)
