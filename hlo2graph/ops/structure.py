@@ -24,6 +24,7 @@ from hlo2graph.ops.expect import (
     gives,
     integer,
     refuse,
+    same,
     takes,
     token,
     tuple_of,
