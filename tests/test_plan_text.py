@@ -62,19 +62,19 @@ def test_text_of_a_loop():
 
 
 def test_text_of_calls():
-    a, b, c = (Slice(1, offset, 16) for offset in (0, 256, 512))
+    a, b, c = (Slice(1, offset, 16) for offset in (0, 16, 32))
     x = Slice(0, 0, 16)
     thunks = (
         Kernel("both.1", "both", (x,), (a, b), effect=True),
-        Library("d.2", "add", (a, a), (c,), workspace=(Slice(1, 768, 64),)),
+        Library("d.2", "add", (a, a), (c,), workspace=(Slice(1, 64, 8),)),
         Collective("sum/3", "negate", (c,), (c,), after=("d.2",)),
     )
     edges = (Edge(0, 1, Hazard.RAW, a), Edge(1, 2, Hazard.EFFECT))
     plan = plan_of(Sequence(thunks, edges=edges), inputs=(("x", F32X4),))
     assert format_plan(plan).endswith("""
-t0: kernel both.1, calls=%both, reads={0[0:16]}, writes={1[0:16], 1[256:272]}, effect=true
-t1: library d.2, calls=%add, reads={1[0:16], 1[0:16]}, writes={1[512:528]}, workspace={1[768:832]}
-t2: collective sum/3, calls=%negate, reads={1[512:528]}, writes={1[512:528]}, control-predecessors={d.2}
+t0: kernel both.1, calls=%both, reads={0[0:16]}, writes={1[0:16], 1[16:32]}, effect=true
+t1: library d.2, calls=%add, reads={1[0:16], 1[0:16]}, writes={1[32:48]}, workspace={1[64:72]}
+t2: collective sum/3, calls=%negate, reads={1[32:48]}, writes={1[32:48]}, control-predecessors={d.2}
 edge t0 -> t1, raw 1[0:16]
 edge t1 -> t2, effect
 """)

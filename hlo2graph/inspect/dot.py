@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from hlo2graph.errors import InputError
 from hlo2graph.inspect.dot_find import find_sequence
-from hlo2graph.inspect.dot_labels import Labels, human_bytes, quoted, shortened
+from hlo2graph.inspect.dot_labels import Labels, counted, human_bytes, quoted, shortened
 from hlo2graph.program.numbering import Numbered, number
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import critical_path, plan_stats
@@ -84,7 +84,8 @@ def dot(
     title = plan.name if computation is None else f"{plan.name}: {computation}"
     lines = [
         f"digraph {quoted(shortened(title))} {{",
-        f"  graph [label={quoted(_caption(plan, title))}, labelloc=t, compound=true];",
+        f"  graph [label={quoted(_caption(plan, title))}, labelloc=t, compound=true, "
+        'fontname="Helvetica", fontsize=11];',
         '  node [shape=box, style=filled, fontname="Helvetica", fontsize=10];',
         '  edge [fontname="Helvetica", fontsize=8];',
         *_nodes(view, numbered, 0),
@@ -98,7 +99,9 @@ def dot(
 def _caption(plan: Plan, title: str) -> str:
     stats = plan_stats(plan)
     kinds = ", ".join(f"{count} {hazard}" for hazard, count in stats.by_hazard.items())
-    counts = f"{stats.nodes} thunks, {stats.edges} edges" + (f" ({kinds})" if kinds else "")
+    counts = f"{counted(stats.nodes, 'thunk')}, {counted(stats.edges, 'edge')}" + (
+        f" ({kinds})" if kinds else ""
+    )
     return (
         f"{shortened(title)}\n{counts}, width {stats.width}\n"
         f"critical path {stats.critical_path} (bold), arena {human_bytes(stats.arena_bytes)}"
@@ -120,12 +123,12 @@ def _inside(
 
 
 def _nodes(view: _View, numbered: Numbered, level: int) -> Iterator[str]:
-    critical = set(critical_path(numbered.sequence))
+    critical = set(critical_path(numbered.sequence)) if level == 0 else ()
     for id, thunk in _shown(view, numbered):
         opened = _inside(view, numbered, id, level)
         hidden = () if opened else numbered.nested(id)
         attributes = [
-            f"label={quoted(view.labels.node(thunk, hidden))}",
+            f"label={quoted(view.labels.node(thunk, hidden, bool(opened)))}",
             f"tooltip={quoted(view.labels.tooltip(thunk))}",
             f'fillcolor="{_FILL[kind_of(thunk)]}"',
         ]
@@ -136,7 +139,7 @@ def _nodes(view: _View, numbered: Numbered, level: int) -> Iterator[str]:
             yield from _nodes(view, inner, level + 1)
     more = len(numbered.sequence.thunks) - (view.limit or len(numbered.sequence.thunks))
     if more > 0:
-        note = quoted(f"{more:,} more thunks are not drawn")
+        note = quoted(f"{counted(more, 'more thunk')} not drawn")
         yield f"  more{numbered.first} [label={note}, shape=note, style=dashed];"
 
 
@@ -161,8 +164,7 @@ def _clusters(view: _View, numbered: Numbered, level: int) -> Iterator[str]:
 
 
 def _edges(view: _View, numbered: Numbered, level: int) -> Iterator[str]:
-    path = critical_path(numbered.sequence)
-    critical = set(pairwise(path))
+    critical = set(pairwise(critical_path(numbered.sequence))) if level == 0 else ()
     end = len(numbered.sequence.thunks) if view.limit is None else view.limit
     for edge in numbered.sequence.edges:
         if edge.hazard in view.hazards and edge.src < end and edge.dst < end:
@@ -177,7 +179,7 @@ def _edge(view: _View, numbered: Numbered, edge: Edge, level: int, critical: boo
     held = edge.slice
     label = str(edge.hazard) if held is None else f"{edge.hazard} {human_bytes(held.size)}"
     tooltip = str(edge.hazard) if held is None else f"{edge.hazard} {held}"
-    attributes = [f'label="{label}"', f'tooltip="{tooltip}"', _STYLE[edge.hazard]]
+    attributes = [f'label=" {label}"', f'tooltip="{tooltip}"', _STYLE[edge.hazard]]
     if critical:
         attributes.append("penwidth=2.5")
     if _inside(view, numbered, src, level):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import assert_never
 
-from hlo2graph.hlo import Computation
+from hlo2graph.hlo import AnyShape, Computation
 from hlo2graph.hlo.metadata import op_name, source_line
 from hlo2graph.program.numbering import Numbered
 from hlo2graph.program.plan import Plan
@@ -26,7 +26,9 @@ from hlo2graph.program.uses import reads, writes
 LONGEST_NAME = 60
 LONGEST_TOOLTIP = 200
 MOST_SLICES = 3  # of one thunk on its label
+MOST_NESTED = 4  # sequences told of on the label of a closed conditional
 
+_NO_WORK = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
@@ -58,6 +60,11 @@ def human_bytes(size: int) -> str:
     return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return `1 thunk`, `2 thunks`, `1,000 thunks`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class Labels:
     """Writes the labels of one plan's thunks."""
 
@@ -66,10 +73,17 @@ class Labels:
         self._tables = tables
         self._runs: dict[str, tuple[str, str]] = {}  # by computation: what it does, its result
 
-    def node(self, thunk: Thunk[Slice], hidden: tuple[tuple[str, Numbered], ...]) -> str:
+    def node(
+        self, thunk: Thunk[Slice], hidden: tuple[tuple[str, Numbered], ...], opened: bool
+    ) -> str:
         """Return a node's label; `hidden` are the nested sequences that are not drawn."""
-        lines = [shortened(thunk.name), *self._what(thunk), _buffers(thunk)]
-        lines += [f"{label}: {len(s.sequence.thunks)} thunks" for label, s in hidden[:4]]
+        lines = [shortened(thunk.name), *self._what(thunk)]
+        if not opened:
+            lines.append(_buffers(thunk))
+        lines += [
+            f"{label}: {counted(len(inner.sequence.thunks), 'thunk')}"
+            for label, inner in hidden[:MOST_NESTED]
+        ]
         source = source_line(self._tables, thunk.metadata)
         if source:
             lines.append(shortened(source))
@@ -102,23 +116,31 @@ class Labels:
             computation = self._plan.computations[name]
             found = self._runs[name] = (
                 _does(computation),
-                shortened(str(computation.result.shape)),
+                shortened(_shape(computation.result.shape)),
             )
         return found
 
 
 def _does(computation: Computation) -> str:
     """Return a lone instruction's opcode, or what a fusion ends with and how large it is."""
-    work = [i for i in computation.instructions if i.opcode not in ("parameter", "constant")]
+    work = [i.opcode for i in computation.instructions if i.opcode not in _NO_WORK]
     last = computation.result.opcode
+    if last in _NO_WORK and work:
+        last = work[-1]
     return last if len(work) <= 1 else f"{last} and {len(work) - 1} more"
 
 
+def _shape(shape: AnyShape) -> str:
+    """Return a shape with those layouts alone that are not the usual ones."""
+    usual = all(leaf.is_row_major for leaf in shape.leaves())
+    return shape.without_layout_text() if usual else str(shape)
+
+
 def _buffers(thunk: Thunk[Slice]) -> str:
-    return f"{_slices(reads(thunk))} > {_slices(writes(thunk))}"
+    return f"{_slices(reads(thunk))} -> {_slices(writes(thunk))}".strip()
 
 
 def _slices(slices: tuple[Slice, ...]) -> str:
-    shown = " ".join(map(str, slices[:MOST_SLICES])) or "nothing"
+    shown = " ".join(map(str, slices[:MOST_SLICES]))
     more = len(slices) - MOST_SLICES
     return f"{shown} +{more}" if more > 0 else shown
