@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from hlo2graph.hlo import Computation, Instruction, Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.ops.spec import Array
 
+RAISED = re.compile(r"[\w.]*Error: ")
 LONGEST_REASON = 400  # characters of XLA's message that are passed on
 
 
@@ -54,7 +56,8 @@ def xla_results(module: Module, args: Sequence[Array]) -> tuple[Array, ...]:
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    said = lines[-1][:LONGEST_REASON] if lines else "it said nothing"
+    raised = [line for line in lines if RAISED.match(line)]  # more may follow, XLA's own notes
+    said = (raised or lines or ["it said nothing"])[-1][:LONGEST_REASON]
     return f"signal {-done.returncode}: {said}" if done.returncode < 0 else said
 
 
