@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
+from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.checks import (
     as_arrays,
     attr_dims,
@@ -287,7 +288,15 @@ _DOT_ATTRS = frozenset(
     }
 )
 CONTRACTION = (
-    OpSpec("dot", (2, 4), _infer_dot, _dot, _DOT_ATTRS | {"sparsity"}, why_not=_dense_only),
+    OpSpec(
+        "dot",
+        (2, 4),
+        _infer_dot,
+        _dot,
+        _DOT_ATTRS | {"sparsity"},
+        why_not=_dense_only,
+        device=device.dot,
+    ),
     OpSpec(
         "ragged-dot",
         3,

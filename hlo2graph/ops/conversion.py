@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
+from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.expect import (
     ALL,
     COMPLEX,
@@ -209,8 +210,18 @@ def _mantissa_bits(dtype: DType) -> int:
 
 
 CONVERSION: tuple[OpSpec, ...] = (
-    OpSpec("convert", 1, _infer_convert, _convert, elementwise=True, inplace=(0,)),
-    OpSpec("bitcast-convert", 1, _infer_bitcast, _bitcast, inplace=(0,)),
+    OpSpec(
+        "convert",
+        1,
+        _infer_convert,
+        _convert,
+        elementwise=True,
+        inplace=(0,),
+        device=device.convert,
+    ),
+    OpSpec(
+        "bitcast-convert", 1, _infer_bitcast, _bitcast, inplace=(0,), device=device.bitcast_convert
+    ),
     OpSpec(
         "reduce-precision",
         1,
@@ -219,6 +230,7 @@ CONVERSION: tuple[OpSpec, ...] = (
         attrs=frozenset({"exponent_bits", "mantissa_bits"}),
         elementwise=True,
         inplace=(0,),
+        device=device.reduce_precision,
     ),
     OpSpec("stochastic-convert", 2, _infer_stochastic, _stochastic, elementwise=True),
 )

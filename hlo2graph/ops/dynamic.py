@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape
+from hlo2graph.ops import device_shaping as device
 from hlo2graph.ops.expect import (
     INTEGERS,
     accepts,
@@ -145,8 +146,16 @@ DYNAMIC: tuple[OpSpec, ...] = (
         _infer_dynamic_slice,
         _dynamic_slice,
         frozenset({"dynamic_slice_sizes"}),
+        device=device.dynamic_slice,
     ),
-    OpSpec("dynamic-update-slice", (2, None), _infer_dynamic_update, _dynamic_update, inplace=(0,)),
+    OpSpec(
+        "dynamic-update-slice",
+        (2, None),
+        _infer_dynamic_update,
+        _dynamic_update,
+        inplace=(0,),
+        device=device.dynamic_update_slice,
+    ),
     OpSpec(
         "dynamic-reshape",
         (1, None),

@@ -16,6 +16,7 @@ from hlo2graph.hlo import DTYPES, AnyShape, DType, Instruction, Shape
 from hlo2graph.ops import elementwise_floats as floats
 from hlo2graph.ops import elementwise_integers as integers
 from hlo2graph.ops import elementwise_mixed as mixed
+from hlo2graph.ops.device import function
 from hlo2graph.ops.expect import (
     ALL,
     COMPLEX,
@@ -92,7 +93,14 @@ def _row(
 
     inplace = tuple(range(arity)) if result is _same else ()
     return OpSpec(
-        opcode, arity, infer, run, elementwise=True, inplace=inplace, attrs=_ATTRS.get(opcode, _NO)
+        opcode,
+        arity,
+        infer,
+        run,
+        elementwise=True,
+        inplace=inplace,
+        attrs=_ATTRS.get(opcode, _NO),
+        device=function(opcode),
     )
 
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import AnyShape, Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.spec import HostRule, HostValue
+
+DEEPEST = 200  # calls within calls; each takes two of Python's 1000 frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class HostEvaluator:
         self._computations = computations
         self._steps: dict[str, tuple[_Step, ...]] = {}
         self._operand_shapes: dict[int, tuple[AnyShape, ...]] = {}
+        self._depths: dict[str, int] = {}
 
     @property
     def computations(self) -> Mapping[str, Computation]:
@@ -65,6 +69,7 @@ class HostEvaluator:
 
     def _plan(self, computation: Computation) -> tuple[_Step, ...]:
         """Return the steps that the root needs, the root's last."""
+        self._check_depth(computation)
         needed = _needed(computation)
         slots = {instr.name: at for at, instr in enumerate(needed)}
         last = {slots[name]: at for at, instr in enumerate(needed) for name in instr.operands}
@@ -75,6 +80,28 @@ class HostEvaluator:
             steps.append(_Step(OPS[instr.opcode].host, instr, operands, at, dead))
             self._operand_shapes[id(instr)] = tuple(computation[n].shape for n in instr.operands)
         return tuple(steps)
+
+    def _check_depth(self, computation: Computation) -> None:
+        if not self._depths:
+            self._depths = _depths(self._computations)
+        if (depth := self._depths[computation.name]) > DEEPEST:
+            message = f"{computation.name} nests {depth} calls; at most {DEEPEST} can be evaluated"
+            raise UnsupportedError(message, computation.span)
+
+
+def _depths(computations: Mapping[str, Computation]) -> dict[str, int]:
+    """Return how many computations deep each one calls; itself counts as one."""
+    depths: dict[str, int] = {}
+    waiting = list(computations)
+    while waiting:
+        name = waiting[-1]
+        called = {c for instr in computations[name].instructions for c in instr.called()}
+        if unknown := called - depths.keys():
+            waiting.extend(unknown)
+            continue
+        waiting.pop()
+        depths[name] = 1 + max((depths[c] for c in called), default=0)
+    return depths
 
 
 def _held(value: HostValue | None) -> HostValue:

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape
+from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.checks import (
     as_arrays,
     attr_dims,
@@ -195,4 +196,5 @@ GATHER = OpSpec(
     _infer,
     _run,
     frozenset({*_NAMES, "offset_dims", "index_vector_dim", "slice_sizes", "indices_are_sorted"}),
+    device=device.gather,
 )

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.checks import (
     as_arrays,
     attr_dims,
@@ -150,6 +151,20 @@ def _map(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator)
 
 
 REDUCTION = (
-    OpSpec("reduce", (2, None), _infer_reduce, _reduce, frozenset({"dimensions", "to_apply"})),
-    OpSpec("map", (1, None), _infer_map, _map, frozenset({"dimensions", "to_apply"})),
+    OpSpec(
+        "reduce",
+        (2, None),
+        _infer_reduce,
+        _reduce,
+        frozenset({"dimensions", "to_apply"}),
+        device=device.reduce,
+    ),
+    OpSpec(
+        "map",
+        (1, None),
+        _infer_map,
+        _map,
+        frozenset({"dimensions", "to_apply"}),
+        device=device.map_,
+    ),
 )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Kind, Shape
+from hlo2graph.ops import device_compute as device
+from hlo2graph.ops.device import function
 from hlo2graph.ops.elementwise import common
 from hlo2graph.ops.elementwise_mixed import maximum, minimum
 from hlo2graph.ops.expect import ALL, COMPLEX, PREDS, accepts, arrays, dynamic_of, refuse, word
@@ -101,7 +103,12 @@ SELECTION: tuple[OpSpec, ...] = (
         _compare,
         attrs=frozenset({"direction", "type"}),
         elementwise=True,
+        device=device.compare,
     ),
-    OpSpec("select", 3, _infer_select, _select, elementwise=True, inplace=(1, 2)),
-    OpSpec("clamp", 3, _infer_clamp, _clamp, elementwise=True, inplace=(1,)),
+    OpSpec(
+        "select", 3, _infer_select, _select, elementwise=True, inplace=(1, 2), device=device.select
+    ),
+    OpSpec(
+        "clamp", 3, _infer_clamp, _clamp, elementwise=True, inplace=(1,), device=function("clamp")
+    ),
 )

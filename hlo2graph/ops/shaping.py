@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, PaddingDim, Shape, SliceDim
+from hlo2graph.ops import device_shaping as device
 from hlo2graph.ops.conversion import converted
 from hlo2graph.ops.expect import (
     NUMBERS,
@@ -227,14 +228,44 @@ def _bitcast(instr: Instruction, operands: Sequence[HostValue], evaluate: Evalua
 
 
 SHAPING: tuple[OpSpec, ...] = (
-    OpSpec("broadcast", 1, _infer_broadcast, _broadcast, frozenset({"dimensions"})),
-    OpSpec("reshape", 1, _infer_reshape, _reshape, frozenset({"inferred_dimension"})),
-    OpSpec("transpose", 1, _infer_transpose, _transpose, frozenset({"dimensions"})),
-    OpSpec("reverse", 1, _infer_reverse, _reverse, frozenset({"dimensions"})),
-    OpSpec("slice", 1, _infer_slice, _slice, frozenset({"slice"})),
-    OpSpec("pad", 2, _infer_pad, _pad, frozenset({"padding"})),
-    OpSpec("concatenate", (1, None), _infer_concatenate, _concatenate, frozenset({"dimensions"})),
-    OpSpec("iota", 0, _infer_iota, _iota, frozenset({"iota_dimension"})),
-    OpSpec("copy", 1, _infer_copy, _copy, elementwise=True, inplace=(0,)),
-    OpSpec("bitcast", 1, _infer_bitcast, _bitcast, lowering=Lowering.VIEW),
+    OpSpec(
+        "broadcast",
+        1,
+        _infer_broadcast,
+        _broadcast,
+        frozenset({"dimensions"}),
+        device=device.broadcast,
+    ),
+    OpSpec(
+        "reshape",
+        1,
+        _infer_reshape,
+        _reshape,
+        frozenset({"inferred_dimension"}),
+        device=device.reshape,
+    ),
+    OpSpec(
+        "transpose",
+        1,
+        _infer_transpose,
+        _transpose,
+        frozenset({"dimensions"}),
+        device=device.transpose,
+    ),
+    OpSpec(
+        "reverse", 1, _infer_reverse, _reverse, frozenset({"dimensions"}), device=device.reverse
+    ),
+    OpSpec("slice", 1, _infer_slice, _slice, frozenset({"slice"}), device=device.slice_),
+    OpSpec("pad", 2, _infer_pad, _pad, frozenset({"padding"}), device=device.pad),
+    OpSpec(
+        "concatenate",
+        (1, None),
+        _infer_concatenate,
+        _concatenate,
+        frozenset({"dimensions"}),
+        device=device.concatenate,
+    ),
+    OpSpec("iota", 0, _infer_iota, _iota, frozenset({"iota_dimension"}), device=device.iota),
+    OpSpec("copy", 1, _infer_copy, _copy, elementwise=True, inplace=(0,), device=device.same_index),
+    OpSpec("bitcast", 1, _infer_bitcast, _bitcast, lowering=Lowering.VIEW, device=device.bitcast),
 )

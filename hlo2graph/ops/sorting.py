@@ -225,5 +225,5 @@ SORTING = (
         _sort,
         frozenset({"dimensions", "to_apply", "is_stable"}),
     ),
-    OpSpec("topk", 1, _infer_topk, _topk, frozenset({"k", "largest"})),
+    OpSpec("topk", 1, _infer_topk, _topk, frozenset({"is_stable", "k", "largest"})),
 )

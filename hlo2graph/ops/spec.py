@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Computation, Instruction
+from hlo2graph.ops.device import Device, NoDevice
 
 Array: TypeAlias = np.ndarray[Any, Any]
 HostValue: TypeAlias = "Array | tuple[HostValue, ...]"  # a tuple-shaped result is a tuple
@@ -73,6 +74,7 @@ class OpSpec:
         operands of lower rank that clamp and select allow).
     inplace: operands whose buffer the result may take over when the operand dies there.
     effect: has a side effect; keeps its place among all others that have.
+    device: how one element of the result is computed on the device.
     why_not: None where this instruction can run on the host, else the reason why it cannot.
     """
 
@@ -86,3 +88,4 @@ class OpSpec:
     inplace: tuple[int, ...] = ()
     effect: bool = False
     why_not: Supported = always
+    device: Device = NoDevice("it has no device rule")

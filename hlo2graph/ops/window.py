@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, Window, WindowDim
 from hlo2graph.hlo.dtype import PRED
+from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.checks import (
     as_arrays,
     check_parameters,
@@ -217,6 +218,7 @@ WINDOW = (
         _infer_reduce_window,
         _reduce_window,
         frozenset({"window", "to_apply"}),
+        device=device.reduce_window,
     ),
     OpSpec(
         "select-and-scatter",

@@ -1,10 +1,10 @@
 // HLO's elementwise operations, one function an opcode, named as the opcode with underscores.
 //
-// They take and return compute types (see hlo2graph_types.cuh). Semantics follow the OpenXLA
+// They take and return compute types (see types.cuh). Semantics follow the OpenXLA
 // operation page, with XLA:CPU deciding where it is silent.
 #pragma once
 
-#include "hlo2graph_types.cuh"
+#include "types.cuh"
 
 namespace hlo {
 
@@ -128,6 +128,12 @@ template <class T> __device__ inline T clamp(T low, T x, T high) {
   return minimum(maximum(low, x), high);
 }
 
+// A start index as dynamic-slice takes it: 0 to `last`, whatever its integer type.
+template <class T> __device__ inline int clamped_index(T start, int last) {
+  if (start <= (T)0) return 0;
+  return (u64)start >= (u64)last ? last : (int)start;
+}
+
 // compare(type=TOTALORDER): -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 __device__ inline s32 total_order(f32 x) {
   s32 b = bits_as<s32>(x);
@@ -225,6 +231,3 @@ template <int E, int M> __device__ inline f32 reduce_precision(f32 x) {
 }
 
 }  // namespace hlo
-
-#include "hlo2graph_complex.cuh"
-#include "hlo2graph_convert.cuh"

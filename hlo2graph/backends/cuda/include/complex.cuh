@@ -1,7 +1,7 @@
 // Complex arithmetic for c64 and c128.
 #pragma once
 
-#include "hlo2graph_ops.cuh"
+#include "elementwise.cuh"
 
 namespace hlo {
 

@@ -1,7 +1,7 @@
 // HLO's convert: saturating from float to integer, NaN to 0, rounding to narrow types.
 #pragma once
 
-#include "hlo2graph_ops.cuh"
+#include "elementwise.cuh"
 
 namespace hlo {
 
@@ -85,6 +85,23 @@ template <class T> struct Convert<Complex<T>> {
 template <class To, class From>
 __device__ inline typename Compute<To>::type convert(From x) {
   return Convert<To>::of(x);
+}
+
+// One of the equal parts that the bits of `x` fall into, and an element joined from its parts.
+template <class To, class From>
+__device__ inline typename Compute<To>::type part(typename Compute<From>::type x, int number) {
+  From stored = Store<From>::of(x);
+  To found;
+  memcpy(&found, (const char*)&stored + number * sizeof(To), sizeof(To));
+  return load(found);
+}
+template <class To, class From, class... Parts>
+__device__ inline typename Compute<To>::type joined(Parts... parts) {
+  From stored[] = {Store<From>::of(parts)...};
+  To found;
+  static_assert(sizeof(stored) == sizeof(To), "joined needs all parts");
+  memcpy(&found, stored, sizeof(To));
+  return load(found);
 }
 
 // bitcast-convert between elements of one width, given their storage types.

@@ -1,0 +1,1 @@
+"""CUDA: kernels as C++ text, compiled by NVRTC, run as one graph."""

@@ -1,0 +1,145 @@
+"""CUDA C++ to cubin by NVRTC: in parallel, cached on disk by content, no GPU needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from hlo2graph.backends.cuda.source import HEADER
+from hlo2graph.errors import BackendError
+
+OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "-default-device")
+CACHE_VARIABLE = "HLO2GRAPH_CACHE_DIR"
+KERNELS_PER_UNIT = 8  # a translation unit costs about 0.2 s for the headers alone
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A translation unit's machine code. `cached` says that it came from the disk."""
+
+    cubin: bytes
+    cached: bool
+
+
+@cache
+def headers() -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of the headers that kernels include."""
+    folder = files("hlo2graph.backends.cuda") / "include"
+    found = ((f.name, f.read_text()) for f in folder.iterdir() if f.name.endswith(".cuh"))
+    return tuple(sorted(found))
+
+
+def unit_text(kernels: Sequence[str]) -> str:
+    """Return one translation unit of several kernel definitions."""
+    return f'#include "{HEADER}"\n\n' + "\n".join(kernels)
+
+
+def compile_units(units: Sequence[str], arch: str) -> list[Compiled]:
+    """Compile translation units for `arch` (sm_NN), as many at once as there are processors."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(lambda text: compile_cubin(text, arch), units))
+
+
+def compile_cubin(text: str, arch: str) -> Compiled:
+    """Compile one translation unit, or take it from the cache.
+
+    Raises:
+        BackendError: NVRTC is missing or refuses the text; its log is in the message.
+    """
+    path = cache_folder() / f"{_key(text, arch)}.cubin"
+    try:
+        return Compiled(path.read_bytes(), cached=True)
+    except OSError:
+        cubin = _compile(text, arch, "cubin")
+    _store(path, cubin)
+    return Compiled(cubin, cached=False)
+
+
+def compile_ptx(text: str, arch: str) -> str:
+    """Return the PTX of one translation unit."""
+    return _compile(text, arch, "ptx").rstrip(b"\0").decode()
+
+
+def cache_folder() -> Path:
+    """Return where cubins are kept: $HLO2GRAPH_CACHE_DIR, or the user's cache folder."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hlo2graph"
+
+
+def _store(path: Path, data: bytes) -> None:
+    """Write whole or not at all; a cache that cannot be written is no error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16])
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(data)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError:
+        return
+
+
+def _key(text: str, arch: str) -> str:
+    nvrtc = _nvrtc()
+    _, major, minor = nvrtc.nvrtcVersion()
+    parts = (arch, f"{major}.{minor}", *OPTIONS, text, *(t for pair in headers() for t in pair))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as missing:
+        raise BackendError(
+            "compiling kernels needs cuda-python and NVRTC: pip install 'hlo2graph[cuda]'"
+        ) from missing
+    return nvrtc
+
+
+def _compile(text: str, arch: str, kind: str) -> bytes:
+    nvrtc = _nvrtc()
+    names = [n.encode() for n, _ in headers()]
+    texts = [t.encode() for _, t in headers()]
+    target = f"--gpu-architecture={arch if kind == 'cubin' else arch.replace('sm_', 'compute_')}"
+    options = [o.encode() for o in (target, *OPTIONS[:2])]
+    created, program = nvrtc.nvrtcCreateProgram(
+        text.encode(), b"kernels.cu", len(names), texts, names
+    )
+    _require(nvrtc, created, "nvrtcCreateProgram", "")
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        nvrtc.nvrtcDestroyProgram(program)
+        _require(nvrtc, status, "nvrtcCompileProgram", log.rstrip(b"\0 ").decode())
+    get = (
+        (nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        if kind == "cubin"
+        else (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
+    )
+    _, size = get[0](program)
+    data = b" " * size
+    get[1](program, data)
+    nvrtc.nvrtcDestroyProgram(program)
+    return data
+
+
+def _require(nvrtc: Any, status: Any, api: str, log: str) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise BackendError(f"{api}: {status.name}" + (f"\n{log}" if log else ""))

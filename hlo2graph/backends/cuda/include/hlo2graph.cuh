@@ -1,0 +1,7 @@
+// All that generated kernels include.
+#pragma once
+
+#include "types.cuh"
+#include "elementwise.cuh"
+#include "complex.cuh"
+#include "convert.cuh"

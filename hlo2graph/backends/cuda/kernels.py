@@ -1,0 +1,62 @@
+"""Which kernel runs each thunk of a plan, as CUDA C++: one text a distinct computation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.loop import loop_kernel
+from hlo2graph.backends.cuda.source import KernelSource, cpp_name, signature_of
+from hlo2graph.hlo import Computation
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.thunks import Kernel, Sequence, Slice, Thunk
+from hlo2graph.program.uses import nested
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKey:
+    """What a kernel's text depends on: the computation, and which results overwrite operands.
+
+    `inplace` holds the pairs (parameter, result) that share their bytes.
+    """
+
+    computation: str
+    inplace: tuple[tuple[int, int], ...]
+
+
+def key_of(thunk: Kernel[Slice]) -> KernelKey:
+    """Return the key of the kernel that runs `thunk`."""
+    pairs = tuple(
+        (p, r)
+        for p, read in enumerate(thunk.reads)
+        for r, written in enumerate(thunk.writes)
+        if read == written and read.size
+    )
+    return KernelKey(thunk.computation, pairs)
+
+
+def kernels_of(plan: Plan) -> dict[KernelKey, KernelSource]:
+    """Return the kernels of every thunk of `plan`, nested ones too, in order of first use."""
+    found: dict[KernelKey, KernelSource] = {}
+    taken: set[str] = set()
+    for thunk in walk(plan.body):
+        if isinstance(thunk, Kernel) and key_of(thunk) not in found:
+            name = cpp_name(thunk.name, taken)
+            found[key_of(thunk)] = kernel_source(name, key_of(thunk), plan.computations)
+    return found
+
+
+def kernel_source(
+    name: str, key: KernelKey, computations: Mapping[str, Computation]
+) -> KernelSource:
+    """Return the kernel for one computation, in the form that fits its root."""
+    computation = computations[key.computation]
+    return loop_kernel(computation, computations, signature_of(name, computation))
+
+
+def walk(sequence: Sequence[Slice]) -> Iterator[Thunk[Slice]]:
+    """Yield every thunk of a sequence and of those nested in it, in program order."""
+    for thunk in sequence.thunks:
+        yield thunk
+        for _, inner in nested(thunk):
+            yield from walk(inner)

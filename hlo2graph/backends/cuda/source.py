@@ -1,0 +1,76 @@
+"""A kernel as text, and how it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.hlo import Computation, Shape
+
+HEADER = "hlo2graph.cuh"
+MOST_BLOCKS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A kernel's C++ name and parameters: p0, p1, ... are read, r0, r1, ... written."""
+
+    name: str
+    parameters: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+
+    def declare(self, body: Sequence[str], threads: int) -> str:
+        """Return the whole definition around the lines of `body`."""
+        arguments = [f"const {storage_type(s.dtype)}* p{k}" for k, s in enumerate(self.parameters)]
+        arguments += [f"{storage_type(s.dtype)}* r{k}" for k, s in enumerate(self.results)]
+        head = f'extern "C" __global__ void __launch_bounds__({threads})\n{self.name}('
+        return head + ", ".join(arguments) + ") {\n" + "\n".join(body) + "\n}\n"
+
+    @property
+    def index_type(self) -> str:
+        """The C++ integer that counts the elements of every array here."""
+        most = max((s.elements for s in (*self.parameters, *self.results)), default=0)
+        return "int" if most < 2**31 - 2**20 else "long long"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """A kernel's definition (without the header) and its launch."""
+
+    name: str
+    text: str
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int = 0  # dynamic shared memory
+
+
+def signature_of(name: str, computation: Computation) -> Signature:
+    """Return the signature for a computation of array parameters."""
+    parameters = []
+    for parameter in computation.parameters:
+        assert isinstance(parameter.shape, Shape)
+        parameters.append(parameter.shape)
+    return Signature(name, tuple(parameters), tuple(computation.result.shape.leaves()))
+
+
+def blocks_for(elements: int, threads: int) -> tuple[int, int, int]:
+    """Return a grid of enough blocks for a thread an element."""
+    blocks = max(1, -(-elements // threads))
+    assert blocks <= MOST_BLOCKS, "an array of over 2^39 elements"
+    return blocks, 1, 1
+
+
+def cpp_name(name: str, taken: set[str]) -> str:
+    """Return a C++ identifier that shows the HLO name, not yet in `taken`, and add it there.
+
+    The prefix keeps it apart from C++'s own words and library functions (`and`, `exp`).
+    """
+    letters = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    stem = f"hlo_{letters}"
+    found, count = stem, 1
+    while found in taken:
+        count += 1
+        found = f"{stem}__{count}"
+    taken.add(found)
+    return found

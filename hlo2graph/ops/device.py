@@ -1,0 +1,104 @@
+"""How an opcode is computed on the device: C++ for one element of its result.
+
+A device rule is given where the element lies and asks for elements of the operands, which are
+computed in place by their own rules. So one rule serves a kernel of one instruction and a fusion
+of fifty. Types, and HLO's elementwise operations as functions (`hlo::add`, `hlo::tanh`), are in
+the headers of backends/cuda/include.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from hlo2graph.hlo import Computation, DType, Instruction, Shape
+
+Expr: TypeAlias = str  # C++: a local's name or a literal, so it may be used any number of times
+Index: TypeAlias = tuple[Expr, ...]  # one C++ integer a dimension
+
+
+class Element(Protocol):
+    """The place where the code of one element is written."""
+
+    @property
+    def computations(self) -> Mapping[str, Computation]:
+        """All computations that can be called."""
+        ...
+
+    def shape(self, operand: int) -> Shape:
+        """Return the shape of operand number `operand`."""
+        ...
+
+    def operand(self, operand: int, index: Index = ()) -> Expr:
+        """Return the element of an operand at `index`, in its dtype's compute type."""
+        ...
+
+    def call(self, computation: str, arguments: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Return the result leaves of a region of scalars, given its arguments."""
+        ...
+
+    def bind(self, dtype: DType, expression: str) -> Expr:
+        """Declare a constant local of `dtype`'s compute type."""
+        ...
+
+    def variable(self, dtype: DType, initial: str) -> Expr:
+        """Declare a local that later lines may assign."""
+        ...
+
+    def integer(self, expression: str) -> Expr:
+        """Declare a constant local of the kernel's index type."""
+        ...
+
+    def split(self, linear: Expr, dims: Sequence[int]) -> Index:
+        """Return the row-major index of element number `linear` of an array of `dims`."""
+        ...
+
+    def fresh(self, stem: str) -> Expr:
+        """Return a name that nothing else in the kernel has."""
+        ...
+
+    def line(self, text: str) -> None:
+        """Write one statement."""
+        ...
+
+    def block(self, head: str) -> AbstractContextManager[None]:
+        """Write `head {`, what the context writes, and `}`."""
+        ...
+
+
+DeviceRule: TypeAlias = Callable[[Element, Instruction, Index], "Expr | tuple[Expr, ...]"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKernel:
+    """The opcode needs a kernel of its own form, named here; it cannot stand inside a loop."""
+
+    form: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoDevice:
+    """The opcode cannot run on the device, and why."""
+
+    reason: str
+
+
+Device: TypeAlias = DeviceRule | OwnKernel | NoDevice
+
+
+def function(opcode: str) -> DeviceRule:
+    """Return the rule that applies `hlo::opcode` to the operands' elements at the same index."""
+    name = opcode.replace("-", "_")
+    name = f"{name}_" if name in ("and", "or", "xor", "not") else name
+
+    def rule(element: Element, instr: Instruction, index: Index) -> Expr:
+        arguments = [
+            element.operand(k, index if element.shape(k).rank else ())
+            for k in range(len(instr.operands))
+        ]
+        assert isinstance(instr.shape, Shape)
+        return element.bind(instr.shape.dtype, f"hlo::{name}({', '.join(arguments)})")
+
+    return rule
