@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hlo2graph.frontend.allowed import ALLOWED_ATTRS, COMMON_ATTRS
 from hlo2graph.frontend.context import Context
-from hlo2graph.frontend.lexer import Token
+from hlo2graph.frontend.token import Token
 from hlo2graph.hlo import Attribute, Computation, Instruction, TupleShape
 
 _SUFFIXES = ("start", "update", "done")

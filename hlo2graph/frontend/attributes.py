@@ -10,9 +10,9 @@ from hlo2graph.errors import Note
 from hlo2graph.frontend.allowed import ALLOWED_ATTRS
 from hlo2graph.frontend.asynchronous import find_sugar
 from hlo2graph.frontend.context import Context, Scope, nearest
-from hlo2graph.frontend.lexer import Token
 from hlo2graph.frontend.scan import Fault, skip_blank
 from hlo2graph.frontend.syntax import AttributeNode, NestedNode
+from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import read_value
 from hlo2graph.hlo import KINDS, Attribute, AttrKind
 from hlo2graph.ops import OPS

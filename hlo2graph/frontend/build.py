@@ -6,10 +6,9 @@ from hlo2graph.errors import Note, ParseError, Source, Span
 from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.header import read_header
 from hlo2graph.frontend.instructions import InstructionReader, is_reserved
-from hlo2graph.frontend.lexer import Region, Token
+from hlo2graph.frontend.lexer import Region
 from hlo2graph.frontend.scan import Fault, skip_blank
 from hlo2graph.frontend.syntax import (
-    AttributeNode,
     ComputationNode,
     InstructionNode,
     ModuleNode,
@@ -17,8 +16,11 @@ from hlo2graph.frontend.syntax import (
     read_computations,
     read_module,
 )
+from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import read_value
 from hlo2graph.hlo import Computation, Instruction, Module
+
+_DEEPEST = 32
 
 
 class ComputationReader:
@@ -28,6 +30,7 @@ class ComputationReader:
         self.context = Context(source)
         self._instructions = InstructionReader(self.context, self._nested)
         self._nodes = nodes
+        self._depth = 0  # of computations in the place of their names
         for node in nodes:
             self.context.later.setdefault(node.name.text, node.name)
 
@@ -56,11 +59,15 @@ class ComputationReader:
         self.context.computations[name] = computation
 
     def _nested(self, node: NestedNode, wanted: str) -> str:
+        if self._depth == _DEEPEST:
+            self.context.refuse(f"computations are nested more than {_DEEPEST} deep", node.name)
+        self._depth += 1
         name = self.context.unused(wanted)
         span = self.context.span(node.name)
         self.context.computations[name] = Computation(
             name, *self._body(node.instructions), span=span
         )
+        self._depth -= 1
         return name
 
     def _body(self, nodes: list[InstructionNode]) -> tuple[tuple[Instruction, ...], str]:
@@ -77,10 +84,9 @@ class ComputationReader:
         name = root.text if root else nodes[-1].name.text
         return tuple(scope.instructions.values()), name
 
-    def _thread(self, attributes: list[AttributeNode]) -> str | None:
+    def _thread(self, attributes: list[Token]) -> str | None:
         thread: str | None = None
-        for attribute in attributes:
-            where = attribute.name if isinstance(attribute, NestedNode) else attribute
+        for where in attributes:
             name, _, text = where.text.partition("=")
             if name != "execution_thread" or thread is not None:
                 self.context.refuse(
@@ -115,6 +121,9 @@ def build_module(source: Source, node: ModuleNode) -> Module:
     if not node.name and not first.entry and first.signature:
         message = "expected a line 'HloModule name' before the first computation"
         reader.context.refuse(message, first.name)
+    if node.name and is_reserved(reader.context, node.name):
+        message = f"expected a module's name behind 'HloModule', found {node.name.text}"
+        reader.context.refuse(message, node.name)
     attrs = read_header(node.attributes, reader.context)
     entry = _entry(reader.context, node.computations)
     computations = reader.read()

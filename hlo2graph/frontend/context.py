@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from hlo2graph.errors import Note, ParseError, Source, Span
-from hlo2graph.frontend.lexer import Token
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import ShapeReader
 from hlo2graph.frontend.syntax import InstructionNode
+from hlo2graph.frontend.token import Token
 from hlo2graph.hlo import AnyShape, Computation, Instruction
 
 

@@ -60,7 +60,7 @@ def walk(text: str, start: int, end: int, shape: Shape) -> Array:
             nest.element(begin, at)
             values.append(element(found[mark], begin, shape.dtype))
     if not values and not shape.dims:
-        raise Fault(f"expected a {shape.dtype} value", start, start + 1)
+        raise Fault(f"expected a value of type {shape.dtype}", start, start + 1)
     return _packed(values, shape.dtype)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hlo2graph.frontend.context import Context, nearest
-from hlo2graph.frontend.lexer import Token
 from hlo2graph.frontend.scan import Fault, closing, skip_blank
 from hlo2graph.frontend.shapes import ShapeReader
+from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import integer
 from hlo2graph.hlo import AnyShape
 from hlo2graph.hlo.aliases import parse_aliases

@@ -34,6 +34,7 @@ _BEGINNINGS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 _PATTERNS = tuple((re.compile(pattern), message) for pattern, message in _BEGINNINGS)
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_HLO = re.compile(r"(?>HloModule|ENTRY)\b|%?[A-Za-z_][\w.\-]*+:?\s*+(?>[({=])", re.ASCII)
 _LOOKED_AT = 4096  # characters
 
 
@@ -51,4 +52,6 @@ def identify(text: str) -> str | None:
             return message
     if _CONTROL.search(head):
         return f"this is binary data, perhaps a serialized HloModuleProto; {_DUMP}"
+    if not _HLO.match(head):
+        return f"this is no HLO text, which begins with 'HloModule name' or a computation; {_DUMP}"
     return None

@@ -10,10 +10,11 @@ from hlo2graph.errors import HloError, Note, ParseError, Span
 from hlo2graph.frontend.asynchronous import find_sugar, write_out
 from hlo2graph.frontend.attributes import AttributeReader
 from hlo2graph.frontend.context import Context, Scope
-from hlo2graph.frontend.lexer import HOLDS_LITERAL, Token
+from hlo2graph.frontend.lexer import HOLDS_LITERAL
 from hlo2graph.frontend.literals import read_literal
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.syntax import CallNode, InstructionNode, NestedNode
+from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import integer
 from hlo2graph.hlo import (
     DTYPES,
@@ -187,14 +188,16 @@ class InstructionReader:
         try:
             shape = OPS[opcode].infer(unwritten, shapes, self._context.computations)
         except HloError as error:
-            self._context.refuse(
-                f"the shape of this {opcode} has to be written, it does not follow from the "
-                f"operands: {error.message}",
-                where,
-            )
+            why = "" if str(_UNWRITTEN) in error.message else f": {error.message}"
+            self._refuse_shape(opcode, where, why)
         if _UNWRITTEN in shape.leaves():
-            self._context.refuse(f"the shape of this {opcode} has to be written before it", where)
+            self._refuse_shape(opcode, where)
         return shape
+
+    def _refuse_shape(self, opcode: str, where: Token, why: str = "") -> NoReturn:
+        self._context.refuse(
+            f"expected a shape before {opcode}: none follows from the operands{why}", where
+        )
 
     def _refuse_name(self, name: Token, scope: Scope) -> NoReturn:
         text = name.text

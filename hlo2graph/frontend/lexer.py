@@ -16,28 +16,9 @@ from lark.lexer import Lexer
 
 from hlo2graph.errors import Source
 from hlo2graph.frontend.scan import Fault, closing, skip_blank
+from hlo2graph.frontend.stray import stray
+from hlo2graph.frontend.token import Token
 from hlo2graph.hlo import KINDS, AttrKind
-
-
-class Token:
-    """A token: its kind, its text without punctuation, and where that begins.
-
-    `typed` is the shape written before an operand.
-    """
-
-    __slots__ = ("start", "text", "type", "typed")
-    line = column = end_line = end_column = start_pos = end_pos = 0  # Lark copies them for `$END`
-
-    def __init__(self, kind: str, text: str, start: int, typed: str | None = None) -> None:
-        self.type = kind
-        self.text = text
-        self.start = start
-        self.typed = typed
-
-    @property
-    def end(self) -> int:
-        """The offset behind the text."""
-        return self.start + len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +30,7 @@ class Region:
     end: int
 
 
-W = r"(?>\s++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+"  # blanks and comments
+W = r"(?>[ \t\r\n]++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+"  # blanks and comments
 ID = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
 _STRING = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
 _TEXT = rf"[^{{}}\"'/]++|{_STRING}|/(?![/*])"
@@ -74,14 +55,14 @@ _BETWEEN = re.compile(
     rf"|(?P<_SIGNATURE>\()"
     rf"|(?P<BEGIN>\{{)"
     rf")",
-    re.DOTALL,
+    re.DOTALL | re.ASCII,
 )
 _WITHIN = re.compile(
     rf"{W}(?:"
     rf"%?(?P<RESULT>{ID}):?+{W}="
     rf"|(?P<ROOT>ROOT)(?![\w.\-])"
     rf"|(?P<OPCODE>{ID}){W}\("
-    rf"|(?:(?P<typed>{ARRAY}){W})?%?(?P<OPERAND>{ID}(?>\#\d++)?+)(?!{W}[(\[])"
+    rf"|(?:(?P<typed>{ARRAY}){W})?%?(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+)(?!{W}[(\[])"
     rf"|(?P<SHAPE>{ARRAY})"
     rf"|,{W}(?P<NESTED>(?>{_CALLING})={W})\{{(?={W}(?>ROOT\b|%?{ID}{W}=))"
     rf"|{_ATTRIBUTE}"
@@ -90,11 +71,11 @@ _WITHIN = re.compile(
     rf"|(?P<END>\}})"
     rf"|(?P<_TUPLE>\()"
     rf")",
-    re.DOTALL,
+    re.DOTALL | re.ASCII,
 )
-_OPERAND = re.compile(rf"{W}%?({ID})(?!{W}[(\[])", re.DOTALL)
-_ARROW = re.compile(rf"{W}->{W}(?:{ARRAY}|(?P<tuple>\())", re.DOTALL)
-_PIECE = re.compile(rf"{_PLAIN}|(?P<string>{_STRING})|(?P<open>[\[({{])", re.DOTALL)
+_OPERAND = re.compile(rf"{W}%?({ID})(?!{W}[(\[])", re.DOTALL | re.ASCII)
+_ARROW = re.compile(rf"{W}->{W}(?:{ARRAY}|(?P<tuple>\())", re.DOTALL | re.ASCII)
+_PIECE = re.compile(rf"{_PLAIN}|(?P<string>{_STRING})|(?P<open>[\[({{])", re.DOTALL | re.ASCII)
 HOLDS_LITERAL = frozenset({"constant", "parameter"})
 
 
@@ -112,19 +93,22 @@ class HloLexer(Lexer):
         text, at, end = region.source.text, region.start, region.end
         depth = 0  # of braces of computations
         pattern = _BETWEEN
+        token: Token | None = None
         while found := pattern.match(text, at, end):
             kind = found.lastgroup
             assert kind
             at = found.end()
             if kind == "OPERAND":
-                yield Token(kind, found[kind], found.start(kind), found["typed"])
+                token = Token(kind, found[kind], found.start(kind), found["typed"])
+                yield token
                 continue
             if kind[0] == "_":
                 token, at = _CUT[kind](text, found.start(kind), at, end)
                 yield token
                 continue
             name = found[kind]
-            yield Token(kind, name, found.start(kind))
+            token = Token(kind, name, found.start(kind))
+            yield token
             if kind == "OPCODE":
                 if name in HOLDS_LITERAL:
                     close = _literal_end(text, at, end)
@@ -135,7 +119,7 @@ class HloLexer(Lexer):
                 pattern = _WITHIN if depth else _BETWEEN
         at = skip_blank(text, at, end)
         if at < end:
-            raise _stray(text, at)
+            raise stray(text, at, end, token)
 
 
 _DEPTH = {"BEGIN": 1, "NESTED": 1, "END": -1}
@@ -180,16 +164,10 @@ def _value_end(text: str, at: int, end: int) -> int:
     while piece := _PIECE.match(text, at, end):
         at = closing(text, at, end) if piece["open"] else piece.end()
     if at == start:
-        raise Fault("expected a value behind the '='", at, at + 1)
+        closed = text[at : at + 1] not in ("'", '"')
+        message = "expected a value behind the '='" if closed else "this string is never closed"
+        raise Fault(message, at, at + 1)
     return at
 
 
 _CUT = {"_TUPLE": _cut_tuple, "_SIGNATURE": _cut_signature, "_LONG": _cut_long}
-
-
-def _stray(text: str, at: int) -> Fault:
-    if text[at] in "\"'":
-        return Fault("this string is never closed", at, at + 1)
-    if text.startswith("/*", at):
-        return Fault("this comment is never closed", at, at + 2)
-    return Fault(f"unexpected {text[at]!r}", at, at + 1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from hlo2graph.errors import ParseError, Source, Span
 from hlo2graph.frontend.build import parse_module
 from hlo2graph.frontend.identify import identify
 from hlo2graph.hlo import Module
 
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 SEPARATOR = "// -----"
 
 
@@ -17,6 +20,8 @@ def parse(text: str, filename: str = "<string>") -> Module:
         ParseError: it holds none, several, or something else than HLO.
     """
     source = Source(filename, text)
+    if not text.isascii() and (broken := _SURROGATE.search(text)):
+        raise ParseError("a byte here is no UTF-8", Span(source, *broken.span()))
     parts = split(text)
     if len(parts) > 1:
         at = len(parts[1]) - len(parts[1].lstrip("\n"))

@@ -6,7 +6,7 @@ import re
 
 from hlo2graph.errors import Note, ParseError, Source, Span
 
-_BLANK = re.compile(r"(?>\s++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+")
+_BLANK = re.compile(r"(?>[ \t\r\n]++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+")
 _PART = re.compile(
     r"""[^()\[\]{}"'/]++|(?P<string>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
     r"""|(?P<comment>//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)|(?P<mark>.)""",

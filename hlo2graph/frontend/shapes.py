@@ -13,6 +13,7 @@ _MOST = 2**63 - 1  # elements of a dimension, and of the whole array
 _ARRAY = re.compile(
     r"(?P<dtype>[A-Za-z]\w*+)\s*+\[(?P<dims>[^\[\]]*+)\](?>\s*+\{(?P<layout>[^{}]*+)\})?+", re.ASCII
 )
+_SUFFIX = re.compile(r"(?>\s++|[#*A-Z]{0,2}\((?>[^()]++|\([^()]*+\))*+\))*+")
 _DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++)|(?P<unbounded>\?))\s*+", re.ASCII)
 
 
@@ -105,7 +106,7 @@ def _layout(found: re.Match[str], rank: int) -> Layout | None:
         return None
     order, _, suffix = text.partition(":")
     parts = [part.strip() for part in order.split(",")] if order.strip() else []
-    if not all(part.isdecimal() and part.isascii() for part in parts):
+    if not all(part.isdecimal() and part.isascii() and len(part) < 10 for part in parts):
         raise Fault(f"expected dimension numbers in the layout, found '{order}'", *found.span())
     numbers = tuple(int(part) for part in parts)
     if not numbers and rank and suffix:
@@ -116,4 +117,7 @@ def _layout(found: re.Match[str], rank: int) -> Layout | None:
             found.start("layout") - 1,
             found.end("layout") + 1,
         )
+    if not _SUFFIX.fullmatch(suffix):
+        at = found.start("layout") + len(order) + 1
+        raise Fault("expected tiles such as T(8,128), S(1) or E(4)", at, at + max(1, len(suffix)))
     return Layout(numbers, suffix.strip())

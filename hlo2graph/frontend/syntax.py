@@ -14,8 +14,9 @@ from lark.exceptions import UnexpectedToken
 
 from hlo2graph.frontend.expected import explain
 from hlo2graph.frontend.grammars import read_grammar
-from hlo2graph.frontend.lexer import HloLexer, Region, Token
+from hlo2graph.frontend.lexer import HloLexer, Region
 from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.token import Token
 
 
 class CallNode:
@@ -65,7 +66,7 @@ class ComputationNode:
     name: Token
     signature: Token | None
     instructions: list[InstructionNode]
-    attributes: list[AttributeNode]
+    attributes: list[Token]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class _Nodes:
         shape = children[0] if len(children) == 4 else None
         return CallNode(shape, opcode, arguments, close.start + 1)
 
+    nested = call
+
     @staticmethod
     def arguments(children: list[Any]) -> list[Any]:
         return children[::2]
@@ -103,19 +106,13 @@ class _Nodes:
 
     @staticmethod
     def computation(children: list[Any]) -> ComputationNode:
-        parts: dict[str, Token] = {}
-        for child in children:
-            if isinstance(child, InstructionNode):
-                break
-            parts[child.type] = child
-        first = len(parts)
-        last = next(i for i in range(len(children) - 1, -1, -1) if _is(children[i], "END"))
+        parts = {child.type: child for child in children if isinstance(child, Token)}
         return ComputationNode(
             parts.get("ENTRY"),
             parts["NAME"],
             parts.get("SIGNATURE"),
-            children[first:last],
-            children[last + 1 :],
+            [child for child in children if isinstance(child, InstructionNode)],
+            [child for child in children if _is(child, "ATTRIBUTE")],
         )
 
     @staticmethod

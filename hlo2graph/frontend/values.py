@@ -20,6 +20,7 @@ from hlo2graph.hlo import (
 )
 
 _COMMENT = re.compile(r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/", re.DOTALL)
+_NUMBER = re.compile(r"-?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf|nan", re.ASCII)
 _INT = re.compile(r"-?\d+", re.ASCII)
 _NAME = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*+)")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
@@ -57,10 +58,9 @@ def integer(text: str) -> int:
 
 
 def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise Fault(f"expected a number, found {_shown(text)}", 0, len(text)) from None
+    if not _NUMBER.fullmatch(text):
+        raise Fault(f"expected a number, found {_shown(text)}", 0, len(text))
+    return float(text)
 
 
 def _bool(text: str) -> bool:

@@ -26,11 +26,20 @@ def verify(module: Module) -> Module:
     Raises:
         VerifyError: it is not; the message names the first fault.
     """
-    checker = _Checker(module.computations)
-    for computation in module.computations.values():
-        checker.check(computation)
+    verify_computations(module.computations)
     check_entry(module)
     return module
+
+
+def verify_computations(computations: Mapping[str, Computation]) -> None:
+    """Check computations that may call those before them.
+
+    Raises:
+        VerifyError: one is not legal; the message names the first fault.
+    """
+    checker = _Checker(computations)
+    for computation in computations.values():
+        checker.check(computation)
 
 
 class _Checker:

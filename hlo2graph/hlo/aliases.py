@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from hlo2graph.errors import ParseError
 from hlo2graph.hlo.module import Module
 
-_INDEX = r"\{([\d,\s]*+)\}"
+_NUMBER = r"\d{1,9}"
+_INDEX = rf"\{{((?>\s*+{_NUMBER}\s*+,?+)*+\s*+)\}}"
 _ENTRY = re.compile(
-    rf"\s*{_INDEX}\s*:\s*\(\s*(\d++)\s*(?:,\s*{_INDEX}\s*)?(?:,\s*(may-alias|must-alias)\s*)?\)\s*"
+    rf"\s*{_INDEX}\s*:\s*\(\s*({_NUMBER})\s*(?:,\s*{_INDEX}\s*)?"
+    r"(?:,\s*(may-alias|must-alias)\s*)?\)\s*"
 )
 
 

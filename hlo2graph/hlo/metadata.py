@@ -16,14 +16,14 @@ from functools import lru_cache
 _STRING = r'"((?:[^"\\]|\\.)*+)"'
 _OP_NAME = re.compile(rf"\bop_name={_STRING}")
 _SOURCE_FILE = re.compile(rf"\bsource_file={_STRING}")
-_SOURCE_LINE = re.compile(r"\bsource_line=(\d+)")
-_FRAME = re.compile(r"\bstack_frame_id=(\d+)")
+_SOURCE_LINE = re.compile(r"\bsource_line=(\d{1,9})")
+_FRAME = re.compile(r"\bstack_frame_id=(\d{1,9})")
 _ROW = re.compile(
     rf"^[ \t]*(?:(?P<table>FileNames|FunctionNames|FileLocations|StackFrames)"
-    rf"|(?P<id>\d+)[ \t]*(?:{_STRING}|\{{(?P<fields>[^{{}}]*)\}}))[ \t]*\r?$",
+    rf"|(?P<id>\d{1, 9})[ \t]*(?:{_STRING}|\{{(?P<fields>[^{{}}]*)\}}))[ \t]*\r?$",
     re.MULTILINE,
 )
-_FIELD = re.compile(r"(\w+)=(-?\d+)")
+_FIELD = re.compile(r"(\w+)=(-?\d{1,9})")
 
 
 def op_name(metadata: str) -> str | None:

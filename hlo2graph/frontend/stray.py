@@ -1,0 +1,37 @@
+"""Says what is wrong where no token begins."""
+
+from __future__ import annotations
+
+import re
+
+from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.token import Token
+from hlo2graph.hlo import KINDS
+
+_SHAPE = re.compile(r"[A-Za-z]\w*+\s*+(?P<bracket>\[)[^\[\]\n]*+(?P<end>\])?", re.ASCII)
+_WORD = re.compile(r"[^\s,(){}\[\]]{1,40}|.", re.DOTALL)
+
+
+def stray(text: str, at: int, end: int, before: Token | None) -> Fault:
+    """Return the fault of text that no token begins with; `before` is the last token."""
+    if text[at] in "\"'":
+        return Fault("this string is never closed", at, at + 1)
+    if text.startswith("/*", at):
+        return Fault("this comment is never closed", at, at + 2)
+    if before and (missing := missing_comma(before)):
+        return missing
+    if shape := _SHAPE.match(text, at, end):
+        if not shape["end"]:
+            bracket = shape.start("bracket")
+            return Fault("this '[' of a shape is never closed", bracket, bracket + 1)
+        return Fault("expected a shape such as f32[2,3]{1,0}", at, shape.end())
+    word = _WORD.match(text, at, end)
+    assert word
+    return Fault(f"unexpected {word[0]!r}", at, word.end())
+
+
+def missing_comma(before: Token) -> Fault | None:
+    """Return the fault of `name=` where it was to be an attribute, but was cut as a result."""
+    if before.type != "RESULT" or before.text not in KINDS:
+        return None
+    return Fault(f"expected ',' before attribute {before.text}", before.start, before.end)

@@ -1,0 +1,24 @@
+"""The token that the lexer yields."""
+
+from __future__ import annotations
+
+
+class Token:
+    """A token: its kind, its text without punctuation, and where that begins.
+
+    `typed` is the shape written before an operand.
+    """
+
+    __slots__ = ("start", "text", "type", "typed")
+    line = column = end_line = end_column = start_pos = end_pos = 0  # Lark copies them for `$END`
+
+    def __init__(self, kind: str, text: str, start: int, typed: str | None = None) -> None:
+        self.type = kind
+        self.text = text
+        self.start = start
+        self.typed = typed
+
+    @property
+    def end(self) -> int:
+        """The offset behind the text."""
+        return self.start + len(self.text)
