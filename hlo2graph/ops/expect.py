@@ -75,9 +75,9 @@ def same(instr: Instruction, found: AnyShape, expected: AnyShape, what: str, *no
         )
 
 
-def integer(instr: Instruction, name: str) -> int:
+def integer(instr: Instruction, name: str, default: int | None = None) -> int:
     """Return the integer attribute `name`."""
-    value = instr.attrs.get(name)
+    value = instr.attrs.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int):
         refuse(instr, f"needs the attribute {name}, an integer")
     return value
