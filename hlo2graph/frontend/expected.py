@@ -8,25 +8,8 @@ from lark.exceptions import UnexpectedToken
 
 from hlo2graph.errors import Note, ParseError, Span
 from hlo2graph.frontend.lexer import Region
-from hlo2graph.frontend.stray import missing_comma
+from hlo2graph.frontend.stray import choice, missing_comma
 from hlo2graph.frontend.token import Token
-
-_WORDS = {
-    "MODULE": "'HloModule'",
-    "ENTRY": "'ENTRY'",
-    "NAME": "a computation",
-    "SIGNATURE": "its parameters",
-    "BEGIN": "'{'",
-    "SHAPE": "a shape",
-    "OPCODE": "an opcode and '('",
-    "OPERAND": "an operand",
-    "COMMA": "','",
-    "CLOSE": "')'",
-    "ATTRIBUTE": "an attribute ', name=value'",
-    "RESULT": "an instruction 'name = ...'",
-    "END": "'}'",
-    "$END": "the end of the text",
-}  # the tokens that can be asked for, in the order in which they are named
 
 
 def explain(region: Region, error: UnexpectedToken) -> ParseError:
@@ -44,7 +27,7 @@ def explain(region: Region, error: UnexpectedToken) -> ParseError:
         return ParseError("a second module begins here, where one is wanted", span, (note,))
     if token.type == "COMMA" and "ATTRIBUTE" in expected:
         return ParseError("expected an attribute 'name=value' behind this ','", span)
-    return ParseError(f"unexpected {_found(token)}, expected {_choice(expected)}", span)
+    return ParseError(f"unexpected {_found(token)}, expected {choice(expected)}", span)
 
 
 def _too_early(region: Region, expected: Collection[str], before: list[Token]) -> ParseError:
@@ -54,15 +37,10 @@ def _too_early(region: Region, expected: Collection[str], before: list[Token]) -
         Note("opened here", Span(region.source, token.start, token.end)) for token in opened[-1:]
     )
     return ParseError(
-        f"the text ends too early, expected {_choice(expected)}",
+        f"the text ends too early, expected {choice(expected)}",
         Span(region.source, at, at + 1),
         notes,
     )
-
-
-def _choice(expected: Collection[str]) -> str:
-    words = [word for kind, word in _WORDS.items() if kind in expected]
-    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _found(token: Token) -> str:

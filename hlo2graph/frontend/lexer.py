@@ -87,7 +87,7 @@ class HloLexer(Lexer):
     def __init__(self, _conf: object) -> None:
         pass
 
-    def lex(self, lexer_state: Any, _parser_state: Any) -> Iterator[Any]:  # noqa: ANN401
+    def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:  # noqa: ANN401
         """Yield the tokens; a `Fault` where there is none."""
         region: Region = lexer_state.text
         text, at, end = region.source.text, region.start, region.end
@@ -119,7 +119,8 @@ class HloLexer(Lexer):
                 pattern = _WITHIN if depth else _BETWEEN
         at = skip_blank(text, at, end)
         if at < end:
-            raise stray(text, at, end, token)
+            expected = parser_state.parse_conf.states[parser_state.position]
+            raise stray(text, at, end, token, expected)
 
 
 _DEPTH = {"BEGIN": 1, "NESTED": 1, "END": -1}

@@ -1,8 +1,9 @@
-"""Says what is wrong where no token begins."""
+"""Says what is wrong where no token begins, and what could stand there."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.token import Token
@@ -11,9 +12,35 @@ from hlo2graph.hlo import KINDS
 _SHAPE = re.compile(r"[A-Za-z]\w*+\s*+(?P<bracket>\[)[^\[\]\n]*+(?P<end>\])?", re.ASCII)
 _WORD = re.compile(r"[^\s,(){}\[\]]{1,40}|.", re.DOTALL)
 
+_WORDS = {
+    "MODULE": "'HloModule'",
+    "ENTRY": "'ENTRY'",
+    "NAME": "a computation",
+    "SIGNATURE": "its parameters",
+    "BEGIN": "'{'",
+    "SHAPE": "a shape",
+    "OPCODE": "an opcode and '('",
+    "OPERAND": "an operand",
+    "COMMA": "','",
+    "CLOSE": "')'",
+    "ATTRIBUTE": "an attribute ', name=value'",
+    "RESULT": "an instruction 'name = ...'",
+    "END": "'}'",
+    "$END": "the end of the text",
+}  # the tokens that can be asked for, in the order in which they are named
 
-def stray(text: str, at: int, end: int, before: Token | None) -> Fault:
-    """Return the fault of text that no token begins with; `before` is the last token."""
+
+def choice(expected: Collection[str]) -> str:
+    """Return the tokens that can stand here, in words."""
+    words = [word for kind, word in _WORDS.items() if kind in expected]
+    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def stray(text: str, at: int, end: int, before: Token | None, expected: Collection[str]) -> Fault:
+    """Return the fault of text that no token begins with.
+
+    `before` is the last token, `expected` are the kinds of tokens that can follow.
+    """
     if text[at] in "\"'":
         return Fault("this string is never closed", at, at + 1)
     if text.startswith("/*", at):
@@ -27,7 +54,7 @@ def stray(text: str, at: int, end: int, before: Token | None) -> Fault:
         return Fault("expected a shape such as f32[2,3]{1,0}", at, shape.end())
     word = _WORD.match(text, at, end)
     assert word
-    return Fault(f"unexpected {word[0]!r}", at, word.end())
+    return Fault(f"unexpected {word[0]!r}, expected {choice(expected)}", at, word.end())
 
 
 def missing_comma(before: Token) -> Fault | None:
