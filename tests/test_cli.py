@@ -138,6 +138,21 @@ def test_run_against_xla(cli):
     assert "XLA:CPU" in out
 
 
+def test_random_bits_are_held_against_nothing(cli, tmp_path):
+    path = tmp_path / "rng.hlo"
+    path.write_text(
+        "HloModule rng\n"
+        "draw { a = f32[] parameter(0) b = f32[] parameter(1)"
+        " ROOT r = f32[8] rng(a, b), distribution=rng_uniform }\n"
+        "ENTRY main { a = f32[] parameter(0) b = f32[] parameter(1)"
+        " r = f32[8] call(a, b), to_apply=draw n = f32[8] negate(r) s = f32[] add(a, b)"
+        " ROOT out = (f32[8], f32[]) tuple(n, s) }\n"
+    )
+    code, out, _ = cli("run", path, *QUICK)
+    assert code == 0
+    assert "but for 1 result: rng" in " ".join(out.split())
+
+
 def test_fail_if_slower(cli, add, monkeypatch):
     """Latencies are made up: the graph takes 2 s, the serial order 1 s."""
     made_up = property(lambda t: np.full(8, 2.0 if t.mode.name == "graph" else 1.0))

@@ -1,4 +1,7 @@
-"""Results to hold a run against: the program evaluated as written, one instruction at a time."""
+"""Results to hold a run against: the program evaluated as written, one instruction at a time.
+
+HLO does not pin the bits of `rng`, so what depends on them is held against nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from hlo2graph.hlo import AnyShape, Kind, Module, Shape
 from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.ops.spec import Array, HostValue
 
+UNPINNED = frozenset({"rng", "rng-get-and-update-state"})
 NO_BYTES: Array = np.zeros((), np.uint8)
 
 
@@ -24,6 +28,43 @@ def host_results(module: Module, args: Sequence[Array]) -> tuple[Array, ...]:
     values = [_nested(parameter.shape, leaves) for parameter in entry.parameters]
     result = HostEvaluator(module.computations)(entry.name, values)
     return tuple(_flat(entry.result.shape, result))
+
+
+def pinned_results(module: Module) -> tuple[bool, ...]:
+    """Tell for each leaf of the result whether every run, anywhere, must give the same value."""
+    free = _free_computations(module)
+    root = module.entry.result
+    tainted: set[str] = set()
+    for instr in module.entry.instructions:
+        if (
+            instr.opcode in UNPINNED
+            or not tainted.isdisjoint(instr.operands)
+            or not free.isdisjoint(instr.called())
+        ):
+            tainted.add(instr.name)
+    if root.opcode != "tuple":
+        return tuple(root.name not in tainted for _ in _array_leaves(root.shape))
+    return tuple(
+        name not in tainted
+        for name in root.operands
+        for _ in _array_leaves(module.entry[name].shape)
+    )
+
+
+def _free_computations(module: Module) -> set[str]:
+    """Return the computations whose results depend on unpinned bits; callees come first."""
+    free: set[str] = set()
+    for name, computation in module.computations.items():
+        if any(
+            i.opcode in UNPINNED or not free.isdisjoint(i.called())
+            for i in computation.instructions
+        ):
+            free.add(name)
+    return free
+
+
+def _array_leaves(shape: AnyShape) -> Iterator[Shape]:
+    return (leaf for leaf in shape.leaves() if leaf.dtype.kind is not Kind.TOKEN)
 
 
 def _nested(shape: AnyShape, leaves: Iterator[Array]) -> HostValue:
