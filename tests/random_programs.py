@@ -212,21 +212,25 @@ def _run_values(sequence, known):
             case Fill():
                 known[thunk.target.id] = thunk.pattern * thunk.target.shape.size
             case While():
-                state, runs = [known[v.id] for v in thunk.inits], 0
-                while True:
-                    known |= zip((v.id for v in thunk.condition.params), state, strict=True)
-                    _run_values(thunk.condition, known)
-                    if not _again(known[thunk.condition.results[0].id], runs):
-                        break
-                    known |= zip((v.id for v in thunk.body.params), state, strict=True)
-                    _run_values(thunk.body, known)
-                    state, runs = [known[v.id] for v in thunk.body.results], runs + 1
-                known |= zip((v.id for v in thunk.results), state, strict=True)
+                _run_loop(thunk, known)
             case Conditional():
                 chosen = known[thunk.selector.id][0] % len(thunk.branches)
                 _run_values(thunk.branches[chosen], known)
                 for result, v in zip(thunk.results, thunk.branches[chosen].results, strict=True):
                     known[result.id] = known[v.id]
+
+
+def _run_loop(loop, known):
+    state, runs = [known[v.id] for v in loop.inits], 0
+    while True:
+        known |= zip((v.id for v in loop.condition.params), state, strict=True)
+        _run_values(loop.condition, known)
+        if not _again(known[loop.condition.results[0].id], runs):
+            break
+        known |= zip((v.id for v in loop.body.params), state, strict=True)
+        _run_values(loop.body, known)
+        state, runs = [known[v.id] for v in loop.body.results], runs + 1
+    known |= zip((v.id for v in loop.results), state, strict=True)
 
 
 class Memory:
