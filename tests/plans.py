@@ -128,7 +128,12 @@ hlo_names = st.from_regex(
 )
 names = hlo_names | st.text(max_size=8)
 texts = st.text(max_size=12)
-metadata = st.just("") | texts | st.just('{op_name="a{b\\"}" profile={1 {2}}}') | st.just('{"')
+metadata = (
+    st.just("")
+    | texts
+    | st.just('{op_name="a{b\\"}" profile={1 {2}}}')
+    | st.sampled_from(['{"', "{/*}", "{\n%x (}", "{*/}"])
+)
 
 
 def slices(size):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from hlo2graph.errors import HloError, ParseError, VerifyError
 from hlo2graph.frontend import parse_plan
+from hlo2graph.inspect.dot import dot
 
 GOOD = """\
 ThunkSequence good, version=1, target=host
@@ -65,6 +68,7 @@ WRONG = [
     ("parameter 0: x", "arena 1\nparameter 0: x", 5, 1, "arena needs lower_bound="),
     # ***** computations *****
     ("negate(x)", "negate(z)", 9, 26, "z"),
+    ("negate(x)", "not(x)", 9, 8, "f32"),
     ("calls=%negate, reads={0", "calls=%negat, reads={0", 15, 15, "there is no computation negat"),
     ("%less (x", "%negate (x", 11, 2, "negate"),
     ("%less (x: f32[4]) -> pred[] {", "%less (x: f32[4]) -> pred[]", 12, 3, "expected '{'"),
@@ -144,14 +148,20 @@ f.thunks:15:12: note: the first is here
     )
 
 
-def test_nesting_has_an_end():
-    deep = "".join(
+def nested(levels):
+    opening = "".join(
         f"t{i}: while w, state={{}}, predicate=0[0:1] {{ condition {{ }} body {{ "
-        for i in range(150)
+        for i in range(levels)
     )
-    text = f"ThunkSequence deep, version=1\nallocation 0: 1, temp\n{deep}{'} } ' * 150}"
+    return f"ThunkSequence deep, version=1\nallocation 0: 1, temp\n{opening}{'} } ' * levels}"
+
+
+def test_nesting_has_an_end():
+    plan = parse_plan(nested(100))
+    assert str(plan).count("while w") == dot(plan).count('label="while w"') == 100
+    assert json.dumps(plan.to_json()).count('"while"') == 100
     with pytest.raises(ParseError, match="nested more than 100 deep"):
-        parse_plan(text)
+        parse_plan(nested(101))
 
 
 @pytest.mark.parametrize(

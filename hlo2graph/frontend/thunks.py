@@ -1,9 +1,9 @@
 """Thunk-sequence text to a Plan: parse_plan(format_plan(plan)) == plan.
 
-In: text as in grammars/thunks.lark. Out: a Plan whose slices lie in its allocations and whose
-thunks fit the computations that they call. A text that has no edge, and does not say
-`edges=none`, gets those that its hazards need; one that has edges keeps them as they are. A text
-without an `arena` line gets its sizes measured.
+In: text as in grammars/thunks.lark. Out: a Plan whose slices lie in its allocations, whose HLO
+computations are legal, and whose thunks fit the computations that they call. A text that has no
+edge, and does not say `edges=none`, gets those that its hazards need; one that has edges keeps them
+as they are. A text without an `arena` line gets its sizes measured.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hlo2graph.frontend.thunks_attributes import Attributes, Bytes, unquote
 from hlo2graph.frontend.thunks_build import Builder
 from hlo2graph.frontend.thunks_lines import AllocationLine, BoundLine, Text
 from hlo2graph.frontend.thunks_syntax import read_text
+from hlo2graph.frontend.verify import verify_computations
 from hlo2graph.hlo import Computation, Literal, Shape
 from hlo2graph.program.edges import with_edges
 from hlo2graph.program.plan import Allocation, AllocationKind, ArenaSize, Bound, Plan
@@ -63,7 +64,9 @@ def _computations(source: Source, places: Sequence[tuple[int, int]]) -> dict[str
     readable = "".join(parts)
     if readable != text:
         source = Source(source.name, readable)
-    return parse_computations(source, places[0][0], places[-1][1])
+    found = parse_computations(source, places[0][0], places[-1][1])
+    verify_computations(found)
+    return found
 
 
 class _Reader:

@@ -93,7 +93,7 @@ class Builder:
         return Sequence(tuple(built), params, results, found)
 
     def _enter(self, line: ThunkLine, depth: int) -> None:
-        if depth > DEEPEST:
+        if line.nested and depth >= DEEPEST:
             message = f"loops and conditionals are nested more than {DEEPEST} deep"
             raise ParseError(message, self._span(line.id))
         if line.id in self._ids:

@@ -146,8 +146,13 @@ def _parts(thunk: Thunk[Slice]) -> Iterator[str]:
     if thunk.after:
         yield f"control-predecessors={{{', '.join(map(format_name, thunk.after))}}}"
     if thunk.metadata:
-        whole = BRACED.fullmatch(thunk.metadata)
-        yield f"metadata={thunk.metadata if whole else json.dumps(thunk.metadata)}"
+        yield f"metadata={_metadata(thunk.metadata)}"
+
+
+def _metadata(text: str) -> str:
+    """Return HLO's braces as they are, and quoted what would not be one token on one line."""
+    plain = BRACED.fullmatch(text) and "\n" not in text and "/*" not in text
+    return text if plain else json.dumps(text)
 
 
 def _call(thunk: Kernel[Slice] | Library[Slice] | Collective[Slice]) -> Iterator[str]:
