@@ -116,7 +116,9 @@ def _flushed(x: np.ndarray, dtype: DType) -> np.ndarray:
 
 def leaves(value: HostValue) -> list[np.ndarray]:
     """Return the arrays in a value, in order."""
-    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
+    return (
+        [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
+    )
 
 
 def run_text(text: str, arguments: Sequence[HostValue]) -> list[np.ndarray]:

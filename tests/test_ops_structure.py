@@ -5,7 +5,7 @@ import pytest
 from single import one_call, run_text
 from xla import run_xla
 
-from hlo2graph.errors import HloError, VerifyError
+from hlo2graph.errors import HloError, UnsupportedError, VerifyError
 from hlo2graph.frontend import parse, verify
 from hlo2graph.ops import FAMILIES, OPS
 from hlo2graph.ops.collectives import COLLECTIVES
@@ -223,18 +223,29 @@ def test_a_region_of_scalars_takes_arrays() -> None:
     np.testing.assert_array_equal(evaluate("nested", [a, b]), [[1.5, 4.5, np.nan]])
 
 
-def test_deep_calls_shared_twice_are_examined_once() -> None:
-    levels = ["leaf (a: f32[]) -> f32[] {\n a = f32[] parameter(0)\n ROOT r = f32[] negate(a)\n}"]
-    levels += [
-        f"n{k} (a: f32[]) -> f32[] {{\n a = f32[] parameter(0)\n"
-        f" b = f32[] call(a), to_apply={'leaf' if k == 0 else f'n{k - 1}'}\n"
-        f" ROOT c = f32[] call(b), to_apply={'leaf' if k == 0 else f'n{k - 1}'}\n}}"
-        for k in range(60)
-    ]
-    text = "HloModule m\n" + "\n".join(levels)
-    entry = "ENTRY e {\n a = f32[] parameter(0)\n ROOT r = f32[] call(a), to_apply=n59\n}"
-    computations = verify(parse(f"{text}\n{entry}")).computations
+def nest(levels: int, calls: int) -> str:
+    """Return a module in which each of `levels` computations calls the next `calls` times."""
+    parts = ["n0 (a: f32[]) -> f32[] {\n a = f32[] parameter(0)\n ROOT r = f32[] negate(a)\n}"]
+    for k in range(1, levels):
+        body = "".join(
+            f" c{i} = f32[] call({f'c{i - 1}' if i else 'a'}), to_apply=n{k - 1}\n"
+            for i in range(calls)
+        )
+        parts.append(f"n{k} (a: f32[]) -> f32[] {{\n a = f32[] parameter(0)\n{body}}}")
+    entry = f"ENTRY e {{\n a = f32[] parameter(0)\n r = f32[] call(a), to_apply=n{levels - 1}\n}}"
+    return "\n".join(["HloModule m", *parts, entry])
+
+
+def test_shared_callees_are_examined_once() -> None:
+    computations = verify(parse(nest(60, calls=2))).computations
     assert is_elementwise_region(computations, "n59")
+
+
+def test_calls_nested_too_deep_are_refused() -> None:
+    one = np.array(1, np.float32)
+    assert run_text(nest(150, calls=1), [one]) == [-1]
+    with pytest.raises(UnsupportedError, match="e nests 3001 calls; at most 200"):
+        run_text(nest(3000, calls=1), [one])
 
 
 # A call and the shape it must have where the groups are of 4 devices.
