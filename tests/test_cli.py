@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, SAMPLES
 
 from hlo2graph.cli import units
-from hlo2graph.cli.files import SEPARATOR, Input, modules_in, write_whole
+from hlo2graph.cli.files import SEPARATOR, write_whole
 from hlo2graph.cli.main import main
 from hlo2graph.inspect.timing import ModeTiming
 
@@ -399,11 +399,6 @@ def test_help_loads_nothing_heavy():
 
 def test_version(cli):
     assert cli("--version")[1].startswith("hlo2graph, version 0.")
-
-
-def test_split_keeps_line_numbers():
-    parts = modules_in(Input("f", f"a\nb\n{SEPARATOR}\nc\n  {SEPARATOR}\n\n{SEPARATOR}\nd"))
-    assert [part.text for part in parts] == ["a\nb", "\n\n\nc", "\n\n\n\n\n\n\nd"]
 
 
 def test_a_file_is_whole_or_absent(tmp_path, monkeypatch):

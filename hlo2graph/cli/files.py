@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from hlo2graph.errors import ParseError
 from hlo2graph.options import Observer
 
 SEPARATOR = "// -----"
@@ -25,40 +24,20 @@ class Input:
 
 
 def read_file(path: str) -> Input:
-    """Return the text of a file, or of stdin for `-`."""
-    if path == "-":
-        return Input("<stdin>", _decoded(sys.stdin.buffer.read(), "<stdin>"))
-    return Input(path, _decoded(Path(path).read_bytes(), path))
+    """Return the text of a file, or of stdin for `-`.
+
+    Bytes that are no UTF-8 are kept as lone surrogates, which the parser places and explains.
+    """
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    name = "<stdin>" if path == "-" else path
+    return Input(name, data.decode(errors="surrogateescape"))
 
 
 def modules_in(whole: Input) -> list[Input]:
-    """Return the modules of a text that `// -----` lines split.
+    """Return the modules of a text, each placed so that positions in errors are the file's."""
+    from hlo2graph.frontend import split
 
-    Each later module's text begins with as many empty lines as stand before it in the whole, so
-    that positions in errors are positions in the file.
-    """
-    parts: list[str] = []
-    lines: list[str] = []
-    for number, line in enumerate(whole.text.split("\n")):
-        if line.strip() == SEPARATOR:
-            parts.append("\n".join(lines))
-            lines = [""] * (number + 1)
-        else:
-            lines.append(line)
-    parts.append("\n".join(lines))
-    filled = [Input(whole.filename, part) for part in parts if part.strip()]
-    return filled or [whole]
-
-
-def _decoded(data: bytes, name: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ParseError(
-            f"{name} is not text (byte {error.start} is no UTF-8); a serialized HloModuleProto or "
-            "snapshot must be printed as HLO text first: compiled.as_text() in JAX, or "
-            "XLA_FLAGS=--xla_dump_hlo_as_text"
-        ) from None
+    return [Input(whole.filename, part) for part in split(whole.text)]
 
 
 def joined(texts: Iterable[str]) -> str:

@@ -21,7 +21,8 @@ def parse(text: str, filename: str = "<string>") -> Module:
     """
     source = Source(filename, text)
     if not text.isascii() and (broken := _SURROGATE.search(text)):
-        raise ParseError("a byte here is no UTF-8", Span(source, *broken.span()))
+        other = identify(_SURROGATE.sub("\ufffd", text))
+        raise ParseError(other or "a byte here is no UTF-8", Span(source, *broken.span()))
     parts = split(text)
     if len(parts) > 1:
         at = len(parts[1]) - len(parts[1].lstrip("\n"))
@@ -35,9 +36,9 @@ def parse(text: str, filename: str = "<string>") -> Module:
     except ParseError:
         if other := identify(text):
             start = len(text) - len(text.lstrip())
-            raise ParseError(
-                other, Span(source, start, start + 1) if text.strip() else None
-            ) from None
+            if start == len(text):
+                raise ParseError(f"{filename}: {other}") from None
+            raise ParseError(other, Span(source, start, start + 1)) from None
         raise
 
 
