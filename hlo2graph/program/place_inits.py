@@ -31,15 +31,15 @@ def place_inits(
         assert isinstance(loop, While)
         captured = {v for _, inner in nested(loop) for t in inner.thunks for v in reads(t)}
         captured.update(v for _, inner in nested(loop) for v in inner.results)
-        kept: list[Value] = []
+        kept: dict[Value, None] = {}  # the inits, in order
         made: list[Node] = []
         for k, init in enumerate(loop.inits):
             if init in kept or init in captured or not inits.take_over(at, init, loop.results[k]):
                 copy = namer.copy(init, loop.body.params[k].shape)
                 made.append(Node(copy, nodes[at].place - 0.5))
-                kept.append(copy.target)
+                kept[copy.target] = None
             else:
-                kept.append(init)
+                kept[init] = None
         nodes[at].thunk = replace(loop, inits=tuple(kept))
         lay.update(zip(loop.results, kept, strict=True))
         nodes[at:at] = made
