@@ -6,6 +6,7 @@ its element at an index; what was computed once at an index in an enclosing scop
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from hlo2graph.ops import OPS
 from hlo2graph.ops.device import Expr, Index, NoDevice, OwnKernel
 
 _Key = tuple[int, str, Index]
+_NAME = re.compile(r"\bi\d+\b")
+_INDEX = re.compile(r" *const (?:int|long long) (i\d+) = ")
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class ElementEmitter:
         self._frames: list[_Frame] = []
         self._count = 0
         self._names = 0
+        self._linear: dict[tuple[Index, tuple[int, ...], tuple[int, ...]], Expr] = {}
 
     # ---- what rules use (ops.device.Element) ----------------------------------------------
 
@@ -174,12 +178,31 @@ class ElementEmitter:
 
     def offset(self, shape: Shape, index: Index) -> Expr:
         """Return where the element at `index` lies in memory, in elements."""
+        known = self._linear.get((index, shape.dims, shape.minor_to_major))
+        if known is not None:
+            return known
         terms, stride = [], 1
         for dim in shape.minor_to_major:
-            if shape.dims[dim] > 1:
+            if shape.dims[dim] > 1 and index[dim] != "0":
                 terms.append(index[dim] if stride == 1 else f"{index[dim]} * {stride}")
             stride *= shape.dims[dim]
         return " + ".join(reversed(terms)) or "0"
+
+    def element_at(self, linear: Expr, shape: Shape) -> Index:
+        """Return the index of element number `linear` in memory; arrays laid out alike use it."""
+        order = tuple(reversed(shape.minor_to_major))
+        stored = self.split(linear, [shape.dims[d] for d in order])
+        place = dict(zip(order, stored, strict=True))
+        index = tuple(place[d] for d in range(shape.rank))
+        self._linear[index, shape.dims, shape.minor_to_major] = linear
+        return index
+
+    def needed_lines(self) -> list[str]:
+        """Return the lines without the index locals that nothing uses."""
+        used = set(
+            _NAME.findall("\n".join(line.partition(" = ")[2] or line for line in self.lines))
+        )
+        return [line for line in self.lines if not (m := _INDEX.match(line)) or m.group(1) in used]
 
     def split(self, linear: Expr, dims: Sequence[int]) -> Index:
         """Return the row-major index of element number `linear` of an array of `dims`."""
@@ -189,7 +212,7 @@ class ElementEmitter:
         for place, dim in enumerate(reversed(live)):
             over = linear if stride == 1 else f"{linear} / {stride}"
             last = place == len(live) - 1
-            rest = over if last else f"({over}) % {dims[dim]}"
+            rest = over if last else f"{over} % {dims[dim]}"
             index[dim] = linear if rest == linear else self.integer(rest)
             stride *= dims[dim]
         return tuple(index)

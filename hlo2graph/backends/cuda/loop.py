@@ -33,7 +33,7 @@ def loop_kernel(
         count = Shape(leaves[numbers[0]].dtype, dims).elements
         with emitter.block(f"if (thread < {count})"):
             _elements(emitter, computation, leaves, numbers)
-    text = signature.declare(emitter.lines, THREADS)
+    text = signature.declare(emitter.needed_lines(), THREADS)
     return KernelSource(signature.name, text, blocks_for(most, THREADS), THREADS)
 
 
@@ -42,7 +42,7 @@ def _elements(
 ) -> None:
     """Compute one element of the leaves `numbers`, all of one set of dimensions, and store it."""
     shape = leaves[numbers[0]]
-    index = emitter.split("thread", shape.dims)
+    index = emitter.element_at("thread", shape)
     emitter.enter(computation, None)
     found = [emitter.leaf(computation.root, number, index) for number in numbers]
     emitter.leave()
