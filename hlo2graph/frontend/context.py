@@ -14,6 +14,9 @@ from hlo2graph.frontend.syntax import InstructionNode
 from hlo2graph.frontend.token import Token
 from hlo2graph.hlo import AnyShape, Computation, Instruction
 
+_FARTHEST = 3  # how much longer or shorter a name may be than one that was meant
+_MOST_COMPARED = 1000
+
 
 @dataclass(slots=True)
 class Context:
@@ -54,7 +57,8 @@ class Context:
 
 def nearest(name: str, known: Iterable[str]) -> tuple[Note, ...]:
     """Return a note with the names most like `name`, if any are."""
-    found = difflib.get_close_matches(name, known, 3)
+    alike = [other for other in known if abs(len(other) - len(name)) <= _FARTHEST]
+    found = difflib.get_close_matches(name, alike[-_MOST_COMPARED:], 3)
     return (Note(f"did you mean {' or '.join(found)}?"),) if found else ()
 
 

@@ -11,6 +11,7 @@ from hlo2graph.hlo import Module
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 SEPARATOR = "// -----"
+_SEPARATOR = re.compile(rf"^[ \t]*{SEPARATOR}[ \t\r]*$", re.MULTILINE)
 
 
 def parse(text: str, filename: str = "<string>") -> Module:
@@ -23,13 +24,13 @@ def parse(text: str, filename: str = "<string>") -> Module:
     if not text.isascii() and (broken := _SURROGATE.search(text)):
         other = identify(_SURROGATE.sub("\ufffd", text))
         raise ParseError(other or "a byte here is no UTF-8", Span(source, *broken.span()))
-    parts = split(text)
+    parts = _parts(text)
     if len(parts) > 1:
-        at = len(parts[1]) - len(parts[1].lstrip("\n"))
+        start, end = parts[1]
         raise ParseError(
             f"the text holds {len(parts)} modules, of which one is wanted; the commands take "
             f"all, and so does a loop over its parts between '{SEPARATOR}' lines",
-            _line(source, at),
+            Span(source, start + len(text[start:end]) - len(text[start:end].lstrip()), end),
         )
     try:
         return parse_module(source, 0, len(text))
@@ -48,24 +49,12 @@ def split(text: str) -> tuple[str, ...]:
     Each has as many empty lines in front as stand before it in the whole, so that its errors name
     the lines of the whole. Parts with nothing but blanks are left out.
     """
-    if SEPARATOR not in text:
-        return (text,)
-    parts: list[str] = []
-    lines: list[str] = []
-    for number, line in enumerate(text.split("\n")):
-        if line.strip() == SEPARATOR:
-            parts.append("\n".join(lines))
-            lines = [""] * (number + 1)
-        else:
-            lines.append(line)
-    parts.append("\n".join(lines))
-    return tuple(part for part in parts if part.strip()) or (text,)
+    return tuple("\n" * text.count("\n", 0, start) + text[start:end] for start, end in _parts(text))
 
 
-def _line(source: Source, number: int) -> Span:
-    """Return the span of a line, counted from 0."""
-    at = 0
-    for _ in range(number):
-        at = source.text.index("\n", at) + 1
-    end = source.text.find("\n", at)
-    return Span(source, at, end if end >= 0 else len(source.text))
+def _parts(text: str) -> list[tuple[int, int]]:
+    """Return where the parts between separators begin and end; one at least."""
+    ends = [(found.start(), found.end()) for found in _SEPARATOR.finditer(text)]
+    starts = [0, *(behind for _, behind in ends)]
+    parts = list(zip(starts, [*(before for before, _ in ends), len(text)], strict=True))
+    return [part for part in parts if text[slice(*part)].strip()] or parts[:1]

@@ -17,6 +17,7 @@ from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
 from hlo2graph.ops.spec import OpSpec
 
+_WIDEST = 200  # characters of a shape in a message
 _Key: TypeAlias = tuple[object, ...]
 
 
@@ -110,8 +111,8 @@ class _Checker:
         if inferred is not instr.shape and not inferred.compatible(instr.shape):
             _refuse(
                 instr,
-                f"{instr.opcode} of these operands gives {inferred.without_layout_text()}, "
-                f"but {instr.shape.without_layout_text()} is written",
+                f"{instr.opcode} of these operands gives {_shown(inferred)}, "
+                f"but {_shown(instr.shape)} is written",
             )
 
     def _check_called(self, instr: Instruction, called: str) -> None:
@@ -121,6 +122,11 @@ class _Checker:
             note = Note("defined here", self._computations[called].span)
             _refuse(instr, f"{called} is called before it is defined, or calls itself", note)
         _refuse(instr, f"no computation is named {called}")
+
+
+def _shown(shape: AnyShape) -> str:
+    text = shape.without_layout_text()
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
 def _refuse(instr: Instruction, message: str, *notes: Note) -> NoReturn:

@@ -15,7 +15,7 @@ from hlo2graph.errors import ParseError
 from hlo2graph.hlo.module import Module
 
 _NUMBER = r"\d{1,9}"
-_INDEX = rf"\{{((?>\s*+{_NUMBER}\s*+,?+)*+\s*+)\}}"
+_INDEX = rf"\{{((?>\s*+{_NUMBER}\s*+(?>,|(?=\}})))*+\s*+)\}}"
 _ENTRY = re.compile(
     rf"\s*{_INDEX}\s*:\s*\(\s*({_NUMBER})\s*(?:,\s*{_INDEX}\s*)?"
     r"(?:,\s*(may-alias|must-alias)\s*)?\)\s*"
