@@ -199,9 +199,11 @@ class ElementEmitter:
 
     def needed_lines(self) -> list[str]:
         """Return the lines without the index locals that nothing uses."""
-        used = set(
-            _NAME.findall("\n".join(line.partition(" = ")[2] or line for line in self.lines))
-        )
+        used = {
+            name
+            for line in self.lines
+            for name in _NAME.findall(line.partition(" = ")[2] if _INDEX.match(line) else line)
+        }
         return [line for line in self.lines if not (m := _INDEX.match(line)) or m.group(1) in used]
 
     def split(self, linear: Expr, dims: Sequence[int]) -> Index:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.loop import loop_kernel
+from hlo2graph.backends.cuda.reduction import reduction_kernel, reduction_of
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name, signature_of
 from hlo2graph.hlo import Computation
 from hlo2graph.program.plan import Plan
@@ -51,7 +52,10 @@ def kernel_source(
 ) -> KernelSource:
     """Return the kernel for one computation, in the form that fits its root."""
     computation = computations[key.computation]
-    return loop_kernel(computation, computations, signature_of(name, computation))
+    signature = signature_of(name, computation)
+    if reduction := reduction_of(computation):
+        return reduction_kernel(reduction, computation, computations, signature)
+    return loop_kernel(computation, computations, signature)
 
 
 def walk(sequence: Sequence[Slice]) -> Iterator[Thunk[Slice]]:

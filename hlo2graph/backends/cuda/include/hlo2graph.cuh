@@ -5,3 +5,4 @@
 #include "elementwise.cuh"
 #include "complex.cuh"
 #include "convert.cuh"
+#include "cooperate.cuh"
