@@ -21,7 +21,7 @@ from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import ShapeReader
 from hlo2graph.frontend.thunks_attributes import Attributes, Bytes, unquote
 from hlo2graph.frontend.thunks_build import Builder
-from hlo2graph.frontend.thunks_lines import AllocationLine, BoundLine, Text
+from hlo2graph.frontend.thunks_lines import AllocationLine, BoundLine, Text, span_of
 from hlo2graph.frontend.thunks_syntax import read_text
 from hlo2graph.frontend.verify import verify_computations
 from hlo2graph.hlo import Computation, Literal, Shape
@@ -204,5 +204,4 @@ class _Reader:
         return unquote(self._source, token, 0, str(token))
 
     def _span(self, token: Token) -> Span:
-        start = token.start_pos or 0
-        return Span(self._source, start, start + len(token))
+        return span_of(self._source, token)

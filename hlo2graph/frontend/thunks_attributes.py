@@ -12,6 +12,7 @@ from lark import Token
 
 from hlo2graph.errors import Note, ParseError, Source, Span, VerifyError
 from hlo2graph.frontend.context import nearest
+from hlo2graph.frontend.thunks_lines import span_of
 from hlo2graph.program.plan import Allocation
 from hlo2graph.program.thunks import Slice
 
@@ -100,7 +101,7 @@ class Attributes:
 
     def span(self, token: Token) -> Span:
         """Return where a token stands."""
-        return _within(self.source, token, 0, len(token))
+        return span_of(self.source, token)
 
     def at(self, key: str) -> Span:
         """Return where an attribute, or else its owner, stands."""

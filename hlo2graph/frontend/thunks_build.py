@@ -20,7 +20,7 @@ from hlo2graph.frontend.thunks_checks import (
     check_selector,
     surface,
 )
-from hlo2graph.frontend.thunks_lines import EdgeLine, NestedLines, ThunkLine
+from hlo2graph.frontend.thunks_lines import EdgeLine, NestedLines, ThunkLine, span_of
 from hlo2graph.hlo import Computation
 from hlo2graph.program.thunks import (
     Collective,
@@ -243,5 +243,4 @@ class Builder:
         raise VerifyError(message, self._span(token), (note,))
 
     def _span(self, token: Token) -> Span:
-        start = token.start_pos or 0
-        return Span(self.bytes.source, start, start + len(token))
+        return span_of(self.bytes.source, token)

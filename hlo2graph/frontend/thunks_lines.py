@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lark import Token
 
-from hlo2graph.errors import Source
+from hlo2graph.errors import Source, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +78,9 @@ class Text:
     computations: list[Token] = field(default_factory=list)
     thunks: list[ThunkLine] = field(default_factory=list)
     edges: list[EdgeLine] = field(default_factory=list)
+
+
+def span_of(source: Source, token: Token) -> Span:
+    """Return where a token stands."""
+    start = token.start_pos or 0
+    return Span(source, start, start + len(token))
