@@ -47,7 +47,7 @@ def _check(instr: Instruction, operands: Sequence[AnyShape]) -> tuple[Shape, Sha
 def _epsilon(instr: Instruction) -> float:
     held = instr.attrs["epsilon"]
     assert isinstance(held, int | float)
-    return float(held)
+    return float(np.float32(held))  # XLA holds it as a float32
 
 
 def _infer_training(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
