@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hlo2graph.errors import ParseError, Source, Span
 from hlo2graph.frontend.build import parse_module
@@ -33,7 +36,8 @@ def parse(text: str, filename: str = "<string>") -> Module:
             Span(source, start + len(text[start:end]) - len(text[start:end].lstrip()), end),
         )
     try:
-        return parse_module(source, 0, len(text))
+        with _no_collector():
+            return parse_module(source, 0, len(text))
     except ParseError:
         if other := identify(text):
             start = len(text) - len(text.lstrip())
@@ -41,6 +45,21 @@ def parse(text: str, filename: str = "<string>") -> Module:
                 raise ParseError(f"{filename}: {other}") from None
             raise ParseError(other, Span(source, start, start + 1)) from None
         raise
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Pause garbage collection: a syntax tree has no cycles, and walking it again costs more.
+
+    Without this, a module of 100,000 instructions takes twice as long to parse.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def split(text: str) -> tuple[str, ...]:
