@@ -100,7 +100,7 @@ class KernelPool:
     def gather(self, names: Iterable[str]) -> dict[str, Computation]:
         """Return these computations and all that they call, callees first."""
         found: dict[str, Computation] = {}
-        stack = list(reversed(list(names)))
+        stack = list(dict.fromkeys(names))[::-1]
         while stack:
             name = stack[-1]
             missing = [c for c in _callees(self._known[name]) if c not in found]

@@ -143,9 +143,10 @@ class Builder:
         if same_order(leaf.shape, shape):
             return self.buffer(leaf)
         held = self.buffered(leaf)
-        copy = Instruction("copy", "copy", leaf.shape.with_layout(shape.layout), ("p0",))
+        laid = leaf.shape.with_layout(shape.layout)
+        copy = Instruction("copy", "copy", laid, ("p0",))
         computation, reads = self.shared.pool.wrap(copy, [(held.shape, (held,))])
-        target = self.shared.fresh(copy.shape.with_layout(shape.layout), name)
+        target = self.shared.fresh(laid, name)
         unique = self.shared.unique(f"{name}.relayout", site)
         values = tuple(map(self.buffer, reads))
         self.emit(Kernel(unique, computation, values, (target,), self.wait(leaf.after)))

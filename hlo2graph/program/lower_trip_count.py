@@ -153,6 +153,8 @@ class _Follow:
                 inner = self._arguments(computation, instr, given, depth + 1)
                 callee = self._computations[next(instr.called())]
                 found = self.leaf(callee, callee.root, leaf, inner, depth + 1)
+            case _:
+                pass
         return found
 
     def _sum(
