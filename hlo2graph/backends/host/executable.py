@@ -15,7 +15,7 @@ from hlo2graph.backends.elided import fill_elided
 from hlo2graph.backends.host.arena import Arena
 from hlo2graph.backends.host.block import Block, Walk, in_program_order, shuffled
 from hlo2graph.backends.host.pool import Pool
-from hlo2graph.backends.host.steps import load
+from hlo2graph.backends.host.steps import evaluated, load
 from hlo2graph.backends.host.support import check_support
 from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.ops.spec import Array
@@ -48,7 +48,8 @@ class HostExecutable:
             if (literal := allocation.literal) is not None and literal.array is not None:
                 whole = Slice(index, 0, literal.shape.size)
                 self._arena.view(whole, literal.shape)[...] = literal.array
-        self._block = load(plan.body, self._arena, HostEvaluator(plan.computations))
+        compute = evaluated(self._arena, HostEvaluator(plan.computations))
+        self._block = load(plan.body, self._arena, compute)
         self._inputs = [self._arena.view(b.slice, b.shape) for b in plan.inputs]
         self._outputs = [self._arena.view(b.slice, b.shape) for b in plan.outputs]
         self._pools: dict[int, Pool] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeAlias, assert_never
 
 import numpy as np
@@ -26,18 +27,22 @@ from hlo2graph.program.thunks import (
 )
 
 Computing: TypeAlias = "Kernel[Slice] | Library[Slice] | Collective[Slice]"
+Compute: TypeAlias = Callable[[Computing], Step]
 PRED, S32 = Shape(DTYPES["pred"]), Shape(DTYPES["s32"])
 
 
-def load(sequence: Sequence[Slice], arena: Arena, evaluator: Evaluator) -> Block:
-    """Make a sequence and all nested ones ready to run in `arena`."""
+def load(sequence: Sequence[Slice], arena: Arena, compute: Compute) -> Block:
+    """Make a sequence and all nested ones ready to run in `arena`.
+
+    `compute` makes the steps of thunks that run a computation; `evaluated` does so with NumPy.
+    """
     successors: list[list[int]] = [[] for _ in sequence.thunks]
     waits = [0] * len(sequence.thunks)
     for edge in dict.fromkeys((e.src, e.dst) for e in sequence.edges):
         successors[edge[0]].append(edge[1])
         waits[edge[1]] += 1
     return Block(
-        tuple(_named(thunk.name, _step(thunk, arena, evaluator)) for thunk in sequence.thunks),
+        tuple(_named(thunk.name, _step(thunk, arena, compute)) for thunk in sequence.thunks),
         tuple(tuple(sorted(later)) for later in successors),
         tuple(waits),
     )
@@ -58,22 +63,22 @@ def _named(name: str, step: Step) -> Step:
     return run
 
 
-def _step(thunk: Thunk[Slice], arena: Arena, evaluator: Evaluator) -> Step:
+def _step(thunk: Thunk[Slice], arena: Arena, compute: Compute) -> Step:
     match thunk:
         case Kernel() | Library() | Collective():
-            return _computing(thunk, arena, evaluator)
+            return compute(thunk)
         case Copy():
             return _copy(arena.raw(thunk.source), arena.raw(thunk.target))
         case Fill():
             return _fill(thunk.pattern, arena.raw(thunk.target))
         case While():
             return _while(
-                load(thunk.condition, arena, evaluator),
+                load(thunk.condition, arena, compute),
                 arena.view(thunk.condition.results[0], PRED),
-                load(thunk.body, arena, evaluator),
+                load(thunk.body, arena, compute),
             )
         case Conditional():
-            branches = tuple(_branch(b, thunk, arena, evaluator) for b in thunk.branches)
+            branches = tuple(_branch(b, thunk, arena, compute) for b in thunk.branches)
             by_number = thunk.selector.size == S32.size
             selector = arena.view(thunk.selector, S32 if by_number else PRED)
             return (_switch if by_number else _choice)(selector, branches)
@@ -81,7 +86,12 @@ def _step(thunk: Thunk[Slice], arena: Arena, evaluator: Evaluator) -> Step:
             assert_never(thunk)
 
 
-def _computing(thunk: Computing, arena: Arena, evaluator: Evaluator) -> Step:
+def evaluated(arena: Arena, evaluator: Evaluator) -> Compute:
+    """Return what makes steps that run computations by the op table's host rules."""
+    return partial(_computing, arena, evaluator)
+
+
+def _computing(arena: Arena, evaluator: Evaluator, thunk: Computing) -> Step:
     computation = evaluator.computations[thunk.computation]
     shapes = [leaf for p in computation.parameters for leaf in p.shape.leaves()]
     sources = [arena.view(r, s) for r, s in zip(thunk.reads, shapes, strict=True)]
@@ -166,10 +176,10 @@ def _while(condition: Block, again: Array, body: Block) -> Step:
 
 
 def _branch(
-    branch: Sequence[Slice], thunk: Conditional[Slice], arena: Arena, evaluator: Evaluator
+    branch: Sequence[Slice], thunk: Conditional[Slice], arena: Arena, compute: Compute
 ) -> Step:
     """Return a step that runs a branch and puts its results where the conditional's are."""
-    block = load(branch, arena, evaluator)
+    block = load(branch, arena, compute)
     ends = [
         (arena.raw(source), arena.raw(target))
         for source, target in zip(branch.results, thunk.results, strict=True)
