@@ -198,6 +198,12 @@ def test_a_format_that_is_none():
         render("digraph {}", "bmp")
 
 
+def test_a_graph_too_large_to_draw():
+    large = dot(chain([f"c{i}" for i in range(4000)]))
+    with pytest.raises(InputError, match="--limit 1000"):
+        render(large, "svg")
+
+
 def test_without_the_package_or_the_program(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BackendError, match="apt-get install graphviz"):
