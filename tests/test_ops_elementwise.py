@@ -2,20 +2,21 @@
 
 import math
 
-import ml_dtypes
 import numpy as np
 import pytest
 from single import by_xla, infer, mismatch, on_host
 
 from hlo2graph.errors import VerifyError
-from hlo2graph.hlo import DTYPES, DType, Instruction, Kind, Shape
+from hlo2graph.hlo import DTYPES, DType, Instruction, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.conversion import CONVERSION, int_range
 from hlo2graph.ops.elementwise import ELEMENTWISE
 from hlo2graph.ops.elementwise_floats import erf
 
 TYPES = [d for d in DTYPES.values() if d.name not in ("s1", "u1", "token", "opaque")]
-NARROW = [d for d in TYPES if d.is_float and d.bits <= 8]
+# Compiling takes XLA seconds a type; these differ from others here in their conversion alone.
+ALIKE = {"f8e3m4", "f8e4m3", "f8e4m3fnuz", "f8e5m2fnuz"}
+ARITHMETIC = [d for d in TYPES if d.name not in ALIKE]
 PRED = DTYPES["pred"]
 # XLA on the CPU has these only where it first converts to another type.
 UNIMPLEMENTED = {"acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"}
@@ -74,7 +75,7 @@ def compared(opcode: str, dtype: DType, arguments: list[np.ndarray]) -> np.ndarr
     return np.ones(x.shape, bool)
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("dtype", ARITHMETIC, ids=str)
 def test_elementwise_opcodes_agree_with_xla(dtype: DType) -> None:
     asked = [
         case
@@ -295,5 +296,3 @@ def test_every_elementwise_opcode_says_so() -> None:
     assert {s.opcode for s in CONVERSION if not s.elementwise} == {"bitcast-convert"}
     assert OPS["add"].inplace == (0, 1)
     assert OPS["is-finite"].inplace == ()
-    assert Kind.FLOAT is DTYPES["bf16"].kind
-    assert ml_dtypes.bfloat16 == DTYPES["bf16"].numpy
