@@ -1,0 +1,156 @@
+// CUDA C++ kernels on a CPU: enough of the language for g++ to compile what we emit.
+//
+// Blocks run one after another. A block's threads are fibers: each runs until it meets a barrier or
+// a shuffle, then the next one does, so that both work as on a device; shared memory is static,
+// and spoilt before each block. Atomics are plain, since nothing runs at once.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __restrict__
+
+struct Dim3 {
+  unsigned x, y, z;
+};
+
+namespace emulated {
+
+struct Block {
+  Dim3 grid, dim, index;
+  std::vector<ucontext_t> threads;
+  std::vector<char*> stacks;
+  std::vector<bool> done;
+  std::vector<uint64_t> exchange;  // one word a thread: what a shuffle hands over
+  ucontext_t scheduler;
+  unsigned current = 0;
+  void (*body)(void**) = nullptr;
+  void** arguments = nullptr;
+};
+
+inline Block block;
+inline std::vector<unsigned char> dynamic_shared;
+
+inline void enter() {
+  block.body(block.arguments);
+  block.done[block.current] = true;
+  swapcontext(&block.threads[block.current], &block.scheduler);
+}
+
+// Hand over to the scheduler; the thread goes on once all others have come as far or ended.
+inline void yield() { swapcontext(&block.threads[block.current], &block.scheduler); }
+
+inline void run_block(unsigned count, bool cooperative) {
+  if (!cooperative) {
+    for (block.current = 0; block.current < count; ++block.current) block.body(block.arguments);
+    return;
+  }
+  const size_t stack_bytes = 64 * 1024;
+  while (block.stacks.size() < count) block.stacks.push_back((char*)malloc(stack_bytes));
+  block.threads.resize(count);
+  block.done.assign(count, false);
+  block.exchange.assign(count + 32, 0);
+  for (unsigned t = 0; t < count; ++t) {
+    getcontext(&block.threads[t]);
+    block.threads[t].uc_stack.ss_sp = block.stacks[t];
+    block.threads[t].uc_stack.ss_size = stack_bytes;
+    block.threads[t].uc_link = &block.scheduler;
+    makecontext(&block.threads[t], enter, 0);
+  }
+  for (bool alive = true; alive;) {
+    alive = false;
+    for (block.current = 0; block.current < count; ++block.current) {
+      if (block.done[block.current]) continue;
+      swapcontext(&block.scheduler, &block.threads[block.current]);
+      alive = alive || !block.done[block.current];
+    }
+  }
+}
+
+inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsigned threads,
+                   unsigned shared_bytes, bool cooperative) {
+  block.body = body;
+  block.arguments = arguments;
+  block.grid = {blocks, 1, 1};
+  block.dim = {threads, 1, 1};
+  dynamic_shared.assign(shared_bytes + 16, 0xA5);
+  for (unsigned b = 0; b < blocks; ++b) {
+    block.index = {b, 0, 0};
+    run_block(threads, cooperative);
+  }
+}
+
+}  // namespace emulated
+
+#define gridDim (emulated::block.grid)
+#define blockDim (emulated::block.dim)
+#define blockIdx (emulated::block.index)
+#define threadIdx (Dim3{emulated::block.current, 0, 0})
+
+inline void __syncthreads() { emulated::yield(); }
+inline void __syncwarp(unsigned = 0xffffffffu) { emulated::yield(); }
+inline void __threadfence() {}
+
+template <class T>
+inline T emulated_shuffle(T value, unsigned from, bool inside) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves a word");
+  unsigned me = emulated::block.current;
+  memcpy(&emulated::block.exchange[me], &value, sizeof(T));
+  emulated::yield();
+  T found = value;
+  if (inside) memcpy(&found, &emulated::block.exchange[from], sizeof(T));
+  emulated::yield();
+  return found;
+}
+template <class T>
+inline T __shfl_down_sync(unsigned, T value, unsigned delta, int width = 32) {
+  unsigned me = emulated::block.current;
+  return emulated_shuffle(value, me + delta, me % width + delta < (unsigned)width);
+}
+template <class T>
+inline T __shfl_up_sync(unsigned, T value, unsigned delta, int width = 32) {
+  unsigned me = emulated::block.current;
+  return emulated_shuffle(value, me - delta, me % width >= delta);
+}
+template <class T>
+inline T __shfl_xor_sync(unsigned, T value, int mask, int width = 32) {
+  unsigned me = emulated::block.current;
+  return emulated_shuffle(value, me ^ mask, (me % width ^ mask) < (unsigned)width);
+}
+template <class T>
+inline T __shfl_sync(unsigned, T value, int lane, int width = 32) {
+  unsigned me = emulated::block.current;
+  return emulated_shuffle(value, me / width * width + lane % width, true);
+}
+
+template <class T> inline T atomicAdd(T* at, T x) { T old = *at; *at = old + x; return old; }
+template <class T> inline T atomicMax(T* at, T x) { T old = *at; *at = std::max(old, x); return old; }
+template <class T> inline T atomicMin(T* at, T x) { T old = *at; *at = std::min(old, x); return old; }
+template <class T> inline T atomicExch(T* at, T x) { T old = *at; *at = x; return old; }
+template <class T> inline T atomicCAS(T* at, T seen, T x) {
+  T old = *at;
+  if (memcmp(&old, &seen, sizeof(T)) == 0) *at = x;
+  return old;
+}
+
+inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return (unsigned)(((unsigned long long)a * b) >> 32);
+}
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }

@@ -1,0 +1,115 @@
+"""Compile emitted CUDA C++ with g++ and run it in place of the host backend's NumPy rules."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hlo2graph.backends.cuda.compiler import headers
+from hlo2graph.backends.cuda.kernels import KernelKey, key_of, kernels_of
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.backends.host.arena import Arena
+from hlo2graph.backends.host.steps import Computing, load
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.thunks import Kernel
+
+FOLDER = Path(__file__).parent
+CACHE = Path(tempfile.gettempdir()) / f"hlo2graph-emulation-{os.getuid()}"
+OPTIONS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w")
+COOPERATES = re.compile(r"__sync|shuffle|__shfl")
+
+
+class EmulatedExecutable(HostExecutable):
+    """A plan whose kernels are the device's own text, compiled for this machine.
+
+    Copies, fills, loops and branches run as on the host backend. Orders, poison and the check of
+    arguments are the host backend's too.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._library = _Kernels(kernels_of(plan))
+        super().__init__(plan)
+        self._block = load(plan.body, self._arena, self._step)
+
+    def _step(self, thunk: Computing):
+        assert isinstance(thunk, Kernel), f"{thunk.name} is no kernel"
+        addresses = [_address(self._arena, part) for part in (*thunk.reads, *thunk.writes)]
+        return self._library.launcher(key_of(thunk), addresses)
+
+
+def _address(arena: Arena, part) -> int:
+    return int(arena.raw(part).ctypes.data) if part.size else 0
+
+
+class _Kernels:
+    """A shared library of kernels, each behind `run_NAME(pointers, ...)`."""
+
+    def __init__(self, sources: dict[KernelKey, KernelSource]) -> None:
+        self._sources = sources
+        self._library = ctypes.CDLL(str(_build([s for s in sources.values()])))
+
+    def launcher(self, key: KernelKey, addresses: Sequence[int]):
+        source = self._sources[key]
+        run = self._library[f"run_{source.name}"]
+        run.restype = None
+        values = np.array(addresses, dtype=np.uint64)
+        pointers = values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
+        arguments = ctypes.c_void_p(int(pointers.ctypes.data))
+        blocks = source.grid[0]
+
+        def step(_, keep=(values, pointers)) -> None:
+            run(arguments, blocks, source.threads, source.shared_bytes)
+
+        return step
+
+
+def _wrapper(source: KernelSource) -> str:
+    """Return C++ that unpacks an array of pointers to arguments and launches the kernel."""
+    head = source.text[source.text.index(source.name) : source.text.index("{")]
+    parameters = head[head.index("(") + 1 : head.rindex(")")]
+    types = [p.strip().rsplit(" ", 1)[0] for p in parameters.split(",") if p.strip()]
+    unpacked = ", ".join(f"*({t}*)a[{k}]" for k, t in enumerate(types))
+    cooperative = "true" if COOPERATES.search(source.text) else "false"
+    return (
+        f"static void body_{source.name}(void** a) {{ {source.name}({unpacked}); }}\n"
+        f'extern "C" void run_{source.name}(void** a, unsigned blocks, unsigned threads, '
+        f"unsigned shared) {{\n  emulated::launch(body_{source.name}, a, blocks, threads, shared, "
+        f"{cooperative});\n}}\n"
+    )
+
+
+def _build(sources: Sequence[KernelSource]) -> Path:
+    """Compile all kernels into one library, or find it where it was compiled before."""
+    parts = ['#include "cuda_on_cpu.h"', '#include "hlo2graph.cuh"']
+    parts += [s.text + _wrapper(s) for s in sources]
+    text = "\n".join(parts)
+    shim = (FOLDER / "cuda_on_cpu.h").read_text()
+    key = hashlib.sha256("\0".join((text, shim, *OPTIONS, *(t for _, t in headers()))).encode())
+    library = CACHE / f"{key.hexdigest()[:32]}.so"
+    if not library.exists():
+        _compile(text, library)
+    return library
+
+
+def _compile(text: str, library: Path) -> None:
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        for name, header in headers():
+            (Path(folder) / name).write_text(header)
+        source, built = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
+        source.write_text(text)
+        command = ["g++", *OPTIONS, f"-I{folder}", f"-I{FOLDER}", str(source), "-o", str(built)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"g++ refuses the kernels:\n{done.stderr[:4000]}"
+        built.replace(library)
+
+
