@@ -85,11 +85,6 @@ def result_parts(shape: AnyShape) -> tuple[AnyShape, ...]:
     return shape.parts if isinstance(shape, TupleShape) else (shape,)
 
 
-def same_but_precision(a: DType, b: DType) -> bool:
-    """Equal, or both real floating-point: XLA lets precision differ in regions and dots."""
-    return a is b or (a.is_float and b.is_float)
-
-
 def check_parameters(
     instr: Instruction, called: Computation, attr: str, expected: Sequence[DType]
 ) -> None:
@@ -97,7 +92,7 @@ def check_parameters(
     given = [p.shape for p in called.parameters]
     wanted = ", ".join(f"{t}[]" for t in expected)
     if len(given) != len(expected) or not all(
-        isinstance(have, Shape) and not have.dims and same_but_precision(have.dtype, want)
+        isinstance(have, Shape) and not have.dims and have.dtype is want
         for have, want in zip(given, expected, strict=True)
     ):
         found = ", ".join(str(s.without_layout_text()) for s in given)
@@ -106,17 +101,14 @@ def check_parameters(
 
 def check_reducer(
     instr: Instruction, attr: str, computations: Computations, types: Sequence[DType]
-) -> tuple[DType, ...]:
-    """Check a region that folds `types` into accumulators; return the accumulators' types."""
+) -> None:
+    """Require that a region folds scalars of `types` into accumulators of the same types."""
     called = region(instr, attr, computations)
     parts = result_parts(called.result.shape)
-    wanted = ", ".join(f"{t}[]" for t in types)
     if len(parts) != len(types) or not all(
-        isinstance(part, Shape) and not part.dims and same_but_precision(part.dtype, want)
-        for part, want in zip(parts, types, strict=True)
+        part.compatible(Shape(want)) for part, want in zip(parts, types, strict=True)
     ):
+        wanted = ", ".join(f"{t}[]" for t in types)
         found = called.result.shape.without_layout_text()
         fail(instr, f"{attr}={called.name} must return ({wanted}), it returns {found}")
-    accumulators = tuple(cast("Shape", part).dtype for part in parts)
-    check_parameters(instr, called, attr, [*accumulators, *types])
-    return accumulators
+    check_parameters(instr, called, attr, [*types, *types])

@@ -171,7 +171,7 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     batch = tuple(n for d, n in enumerate(indices.shape) if d != vector_dim)
     index = []
     for dim in partial:
-        start = np.clip(starts[dim], 0, operand.shape[dim] - sizes[dim])
+        start = np.clip(starts[dim], 0, operand.shape[dim] - max(sizes[dim], 1))
         start = start.reshape((*start.shape, *(1,) * len(inner)))
         if dim in inner:
             tail = len(inner) - 1 - inner.index(dim)
@@ -179,7 +179,7 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
         index.append(start)
     shape = (*batch, *(sizes[d] for d in inner), *(operand.shape[d] for d in whole))
     moved = operand.transpose(*partial, *whole)
-    if not prod(shape):
+    if not prod(shape) or not operand.size:
         return np.zeros(next(s.dims for s in instr.shape.leaves()), operand.dtype)
     taken = moved[tuple(index)] if index else moved
     taken = np.broadcast_to(taken, shape)

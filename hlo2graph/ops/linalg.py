@@ -77,7 +77,7 @@ def _infer_solve(instr: Instruction, operands: Sequence[AnyShape], _: Computatio
         shared == a.dims[-1],
         f"{'rows' if left else 'columns'} of b must be as many as a's, got {a} and {b}",
     )
-    transpose = instr.attrs.get("transpose_a", "NO_TRANSPOSE")
+    transpose = instr.attrs.get("transpose_a")
     if transpose not in TRANSPOSES:
         fail(instr, f"transpose_a must be one of {', '.join(TRANSPOSES)}, got {transpose}")
     return Shape(b.dtype, b.dims)
@@ -89,7 +89,7 @@ def _solve(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> H
     matrix, right = a.astype(work, copy=False), b.astype(work, copy=False)
     lower = bool(instr.attrs.get("lower", False))
     left = bool(instr.attrs.get("left_side", False))
-    transpose = instr.attrs.get("transpose_a", "NO_TRANSPOSE")
+    transpose = instr.attrs["transpose_a"]
     if transpose == "ADJOINT":
         matrix = matrix.conj()
     # x op(a) = b is op(a)^T x^T = b^T, so the two transpositions may cancel.

@@ -23,7 +23,6 @@ from hlo2graph.ops.checks import (
     host_arrays,
     region,
     require,
-    same_but_precision,
 )
 from hlo2graph.ops.folding import fold_leading, region_fold, simple_ufunc, working_dtype
 from hlo2graph.ops.region import is_elementwise_region
@@ -49,7 +48,7 @@ def split_inputs(
         )
         require(
             instr,
-            not init.dims and same_but_precision(init.dtype, value.dtype),
+            not init.dims and init.dtype is value.dtype,
             f"init value {number} must be {value.dtype}[], got {init}",
         )
     return inputs, inits
@@ -81,8 +80,8 @@ def _infer_reduce(
     inputs, _ = split_inputs(instr, operands)
     reduced = attr_dims(instr, "dimensions", inputs[0].rank, needed=True)
     kept = tuple(n for d, n in enumerate(inputs[0].dims) if d not in reduced)
-    types = check_reducer(instr, "to_apply", computations, [s.dtype for s in inputs])
-    return results_of([Shape(t, kept) for t in types], instr)
+    check_reducer(instr, "to_apply", computations, [s.dtype for s in inputs])
+    return results_of([Shape(s.dtype, kept) for s in inputs], instr)
 
 
 def _reduce(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:

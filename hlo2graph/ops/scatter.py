@@ -20,7 +20,6 @@ from hlo2graph.ops.checks import (
     fail,
     host_arrays,
     require,
-    same_but_precision,
 )
 from hlo2graph.ops.folding import scatter_fold
 from hlo2graph.ops.gather import IndexMap, batch_dims, read_map
@@ -55,7 +54,7 @@ def _infer(
         )
         require(
             instr,
-            same_but_precision(value.dtype, update.dtype),
+            value.dtype is update.dtype,
             f"updates must have the operand's element type, got {value} and {update}",
         )
         _check_update(instr, index_map, (value, indices, update))

@@ -81,9 +81,9 @@ def _infer_reduce_window(
 ) -> AnyShape:
     inputs, _ = split_inputs(instr, operands)
     window = window_of(instr, inputs[0].rank)
-    types = check_reducer(instr, "to_apply", computations, [s.dtype for s in inputs])
+    check_reducer(instr, "to_apply", computations, [s.dtype for s in inputs])
     dims = windowed_dims(inputs[0].dims, window)
-    return results_of([Shape(t, dims) for t in types], instr)
+    return results_of([Shape(s.dtype, dims) for s in inputs], instr)
 
 
 def _reduce_window(
