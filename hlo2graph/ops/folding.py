@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hlo2graph.hlo import DType, Kind, Shape
+from hlo2graph.hlo import DType, Kind
 from hlo2graph.ops.region import binary_reducer, is_elementwise_region
 from hlo2graph.ops.spec import Array, Evaluator, HostValue
 
@@ -30,18 +30,10 @@ SEQUENTIAL = 256  # steps folded one by one; more are first combined in pairs, i
 Fold: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], tuple[Array, ...]]
 
 
-def simple_ufunc(evaluate: Evaluator, name: str, dtype: DType) -> np.ufunc | None:
-    """Return the ufunc that the region is for arrays of `dtype`, if it is one.
-
-    A region that works in another precision than its operands rounds in between, so it is none.
-    """
+def simple_ufunc(evaluate: Evaluator, name: str) -> np.ufunc | None:
+    """Return the ufunc that the region is, if it is one."""
     opcode = binary_reducer(evaluate.computations, name)
-    root = evaluate.computations[name].result.shape
-    if opcode is None or not isinstance(root, Shape) or root.dtype is not dtype:
-        return None
-    if dtype.kind is Kind.COMPLEX and opcode in ("maximum", "minimum"):
-        return None
-    return UFUNCS.get(opcode)
+    return UFUNCS.get(opcode) if opcode else None
 
 
 def working_dtype(dtype: DType) -> np.dtype[Any]:
@@ -74,26 +66,21 @@ def as_tuple(value: HostValue) -> tuple[Array, ...]:
 
 def region_fold(evaluate: Evaluator, name: str) -> Fold:
     """Return the region as a function over arrays of one shape, element by element."""
-    called = evaluate.computations[name]
-    types = [p.shape.dtype.numpy for p in called.parameters if isinstance(p.shape, Shape)]
 
     def whole(accumulators: Sequence[Array], values: Sequence[Array]) -> tuple[Array, ...]:
-        given = [*accumulators, *values]
-        shape = np.broadcast_shapes(*(a.shape for a in given))
-        cast = [np.asarray(a).astype(t, copy=False) for a, t in zip(given, types, strict=True)]
-        results = as_tuple(evaluate(name, cast))
+        shape = np.broadcast_shapes(*(a.shape for a in (*accumulators, *values)))
+        results = as_tuple(evaluate(name, [*accumulators, *values]))
         return tuple(np.broadcast_to(r, shape) for r in results)
 
     def each(accumulators: Sequence[Array], values: Sequence[Array]) -> tuple[Array, ...]:
         given = np.broadcast_arrays(*accumulators, *values)
-        cast = [a.astype(t, copy=False) for a, t in zip(given, types, strict=True)]
         rows = [
-            as_tuple(evaluate(name, [np.asarray(a[at]) for a in cast]))
+            as_tuple(evaluate(name, [np.asarray(a[at]) for a in given]))
             for at in np.ndindex(given[0].shape)
         ]
         return tuple(
             np.array([row[k] for row in rows], dtype=a.dtype).reshape(a.shape)
-            for k, a in enumerate(cast[: len(accumulators)])
+            for k, a in enumerate(given[: len(accumulators)])
         )
 
     return whole if is_elementwise_region(evaluate.computations, name) else each
@@ -124,23 +111,20 @@ def scatter_fold(
     values: Sequence[Array],
 ) -> None:
     """Fold values[k][i] into the flat targets[k] at index[i], in order of i; changes targets."""
-    called = evaluate.computations[name]
-    root = called.result
+    root = evaluate.computations[name].result
     if len(targets) == 1 and root.opcode == "parameter" and root.payload == 1:
         targets[0][index] = values[0]  # NumPy keeps the last of equal indices
         return
-    shape = root.shape
-    opcode = binary_reducer(evaluate.computations, name)
-    same = isinstance(shape, Shape) and shape.dtype.numpy == targets[0].dtype
-    if len(targets) == 1 and opcode in UFUNCS and same:
-        UFUNCS[opcode].at(targets[0], index, values[0].astype(targets[0].dtype, copy=False))
+    ufunc = simple_ufunc(evaluate, name)
+    if len(targets) == 1 and ufunc is not None:
+        ufunc.at(targets[0], index, values[0])
         return
     fold = region_fold(evaluate, name)
     for chosen in _rounds(index):
         where = index[chosen]
         results = fold([t[where] for t in targets], [v[chosen] for v in values])
         for target, result in zip(targets, results, strict=True):
-            target[where] = result.astype(target.dtype)
+            target[where] = result
 
 
 def _rounds(index: Array) -> list[Array]:

@@ -90,7 +90,7 @@ def _reduce(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluat
     dims = tuple(sorted(attr_ints(instr, "dimensions")))
     name = str(instr.attrs["to_apply"])
     dtype = result_types(instr)[0].dtype
-    ufunc = simple_ufunc(evaluate, name, dtype) if len(inputs) == 1 else None
+    ufunc = simple_ufunc(evaluate, name) if len(inputs) == 1 else None
     if ufunc is not None:
         work = working_dtype(dtype)
         total = ufunc.reduce(
@@ -137,14 +137,10 @@ def _infer_map(
 def _map(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
     arrays = host_arrays(operands)
     name = str(instr.attrs["to_apply"])
-    types = [
-        s.dtype.numpy for p in evaluate.computations[name].parameters for s in p.shape.leaves()
-    ]
-    cast = [a.astype(t, copy=False) for a, t in zip(arrays, types, strict=True)]
     shape = arrays[0].shape
     if is_elementwise_region(evaluate.computations, name):
-        return as_result(instr, [np.broadcast_to(np.asarray(evaluate(name, cast)), shape)])
-    values = [evaluate(name, [np.asarray(a[at]) for a in cast]) for at in np.ndindex(shape)]
+        return as_result(instr, [np.broadcast_to(np.asarray(evaluate(name, arrays)), shape)])
+    values = [evaluate(name, [np.asarray(a[at]) for a in arrays]) for at in np.ndindex(shape)]
     result = np.array(values, dtype=result_types(instr)[0].dtype.numpy)
     return as_result(instr, [result])
 

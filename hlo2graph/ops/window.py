@@ -94,7 +94,7 @@ def _reduce_window(
     window = window_of(instr, inputs[0].ndim)
     name = str(instr.attrs["to_apply"])
     dtype = result_types(instr)[0].dtype
-    ufunc = simple_ufunc(evaluate, name, dtype) if len(inputs) == 1 else None
+    ufunc = simple_ufunc(evaluate, name) if len(inputs) == 1 else None
     if ufunc is not None:
         work = working_dtype(dtype)
         total = inputs[0].astype(work, copy=False)
