@@ -11,7 +11,7 @@ import sys
 import click
 import numpy as np
 import pytest
-from conftest import ROOT, SAMPLES
+from conftest import REFUSED, ROOT, SAMPLES
 
 from hlo2graph.cli import units
 from hlo2graph.cli.files import SEPARATOR, write_whole
@@ -26,10 +26,6 @@ ENTRY main {
   ROOT s = f32[4] add(x, y)
 }
 """
-REFUSED = {  # samples that can be planned but not run here, and what the refusal names
-    "collectives": ("all-reduce, 2 times", "reduce-scatter", "ragged-all-to-all"),
-    "host_transfers": ("infeed", "outfeed", "send", "recv", "vendor_op", "dynamic-reshape"),
-}
 QUICK = ("--warmup", "0", "--iterations", "2", "--threads", "2")
 
 

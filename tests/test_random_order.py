@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from conftest import SAMPLES
+from conftest import RUNNABLE
 
 import hlo2graph as h2g
 from hlo2graph.backends.host import HostExecutable
@@ -30,7 +30,7 @@ TRIES = 40
 
 CASES = [
     pytest.param(path, options, id=f"{path.stem}-{name}")
-    for path in SAMPLES
+    for path in RUNNABLE
     for name, options in OPTIONS.items()
     if path.suffix == ".hlo" or not options  # thunk sequences are planned already
 ]
