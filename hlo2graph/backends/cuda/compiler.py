@@ -134,7 +134,7 @@ def _compile(text: str, arch: str, kind: str) -> bytes:
         else (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
     )
     _, size = get[0](program)
-    data = b" " * size
+    data: bytes = b" " * size
     get[1](program, data)
     nvrtc.nvrtcDestroyProgram(program)
     return data

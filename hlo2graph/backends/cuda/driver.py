@@ -1,4 +1,4 @@
-"""The CUDA driver through cuda.bindings: checked calls, the device, and memory.
+"""The CUDA driver through cuda.bindings: checked calls and the device.
 
 Every failed call raises a BackendError that names the API, CUDA's own words for the result, and
 what was being done.
@@ -6,7 +6,11 @@ what was being done.
 
 from __future__ import annotations
 
+import ctypes
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from hlo2graph.errors import BackendError
@@ -14,9 +18,11 @@ from hlo2graph.errors import BackendError
 INSTALL = "pip install 'hlo2graph[cuda]'"
 
 try:
-    from cuda.bindings import driver as cuda
+    from cuda.bindings import driver as _bindings
 except ImportError as missing:  # the extra is not installed
-    raise BackendError(f"the cuda backend needs cuda-python: {INSTALL}") from missing
+    raise BackendError(f"the cuda backend needs cuda-bindings: {INSTALL}") from missing
+
+cuda: Any = _bindings  # it has no types
 
 
 def call(function: Any, *arguments: Any, doing: str = "") -> Any:
@@ -33,9 +39,41 @@ def call(function: Any, *arguments: Any, doing: str = "") -> Any:
 
 def explain(api: str, status: Any, doing: str) -> str:
     """Return one line for a failed call: the API, the result's name and text, the occasion."""
-    _, text = cuda.cuGetErrorString(status)
+    result = cuda.CUresult(int(status))
+    _, text = cuda.cuGetErrorString(result)
     words = text.decode() if text else "unknown error"
-    return f"{api}: {status.name} ({words})" + (f", {doing}" if doing else "")
+    return f"{api}: {result.name} ({words})" + (f", {doing}" if doing else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A driver call whose arguments were converted once: calling it again costs next to nothing.
+
+    cuda.bindings converts arguments at each call, which takes longer than the driver itself.
+    """
+
+    api: str
+    function: Callable[[], int]
+    place: str  # for errors: what is done, and the HLO it is done for
+
+    def __call__(self) -> None:
+        """Make the call."""
+        if status := self.function():
+            raise BackendError(explain(self.api, status, self.place))
+
+
+def bound(api: str, *arguments: Any, place: str = "") -> Bound:
+    """Return a call of `api`, a symbol of the driver library, with arguments from `ctypes`."""
+    return Bound(api, partial(getattr(_library(), api), *arguments), place)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        return ctypes.CDLL(name)
+    except OSError as error:
+        raise BackendError(f"the CUDA driver library {name} cannot be loaded: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +86,37 @@ class Device:
     driver_version: int  # 13000 is CUDA 13.0
     multiprocessors: int
     l2_bytes: int
+    memory_bytes: int
     context: Any
 
     def make_current(self) -> None:
         """Make the context current on the calling thread."""
         call(cuda.cuCtxSetCurrent, self.context)
 
+    @property
+    def driver_text(self) -> str:
+        """The driver's CUDA version, as 13.0."""
+        return version_text(self.driver_version)
 
+
+def version_text(version: int) -> str:
+    """Return 12080 as 12.8."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+@cache
 def open_device(ordinal: int = 0) -> Device:
-    """Open a GPU.
+    """Open a GPU, once in a process.
 
     Raises:
         BackendError: there is no driver, no GPU, or none of that number.
     """
-    try:
-        call(cuda.cuInit, 0)
-    except (BackendError, RuntimeError) as error:
-        raise BackendError(f"no CUDA driver answers here: {error}") from error
-    count = call(cuda.cuDeviceGetCount)
+    count = device_count()
     if ordinal >= count:
-        raise BackendError(f"there is no GPU {ordinal}: the driver sees {count}")
+        seen = f"the driver sees {count}" if count else "the driver sees none"
+        raise BackendError(f"there is no GPU {ordinal}: {seen}")
     device = call(cuda.cuDeviceGet, ordinal)
-    context = call(cuda.cuDevicePrimaryCtxRetain, device)
+    context = call(cuda.cuDevicePrimaryCtxRetain, device, doing="opening the GPU")
     call(cuda.cuCtxSetCurrent, context)
     attributes = cuda.CUdevice_attribute
 
@@ -85,20 +132,19 @@ def open_device(ordinal: int = 0) -> Device:
         int(call(cuda.cuDriverGetVersion)),
         attribute(attributes.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
         attribute(attributes.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        int(call(cuda.cuDeviceTotalMem, device)),
         context,
     )
 
 
-class DeviceMemory:
-    """A block of device memory, freed with the object."""
+def device_count() -> int:
+    """Return how many GPUs the driver sees.
 
-    __slots__ = ("address", "size")
-
-    def __init__(self, size: int, doing: str) -> None:
-        self.size = size
-        self.address = 0
-        self.address = int(call(cuda.cuMemAlloc, max(size, 1), doing=doing))
-
-    def __del__(self) -> None:
-        if self.address and cuda is not None:
-            cuda.cuMemFree(self.address)
+    Raises:
+        BackendError: there is no driver, or it does not start.
+    """
+    try:
+        call(cuda.cuInit, 0)
+    except (BackendError, RuntimeError) as error:
+        raise BackendError(f"no CUDA driver answers here: {error}") from error
+    return int(call(cuda.cuDeviceGetCount))

@@ -6,18 +6,27 @@ A conditional node's body holds kernels, copies and fills, and further condition
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from ctypes import c_void_p
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from hlo2graph.backends.cuda.driver import Device, call, cuda
+from hlo2graph.backends.cuda.driver import (
+    Bound,
+    Device,
+    bound,
+    call,
+    cuda,
+    explain,
+    version_text,
+)
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
     CopyStep,
-    EmptyStep,
     FillStep,
     KernelStep,
     LoopStep,
+    PackedArguments,
     Step,
     StepSequence,
 )
@@ -25,148 +34,136 @@ from hlo2graph.errors import BackendError
 
 CONDITIONALS = 12030  # driver version from which WHILE and IF nodes exist
 SWITCHES = 12080  # from which IF-ELSE and SWITCH nodes, and empty bodies, exist
+NO_GRAPH = "update it, or run on the serial stream alone"
 
 
 @dataclass(slots=True)
 class GraphBuilder:
-    """Adds a sequence's nodes to a graph; `names` maps each node to its thunk's name."""
+    """Adds sequences' nodes to graphs; `places` says for each node which HLO it is for.
+
+    `nothing` is a kernel that does nothing: older drivers refuse an empty body. `notes` tells what
+    was built differently from what the newest driver allows.
+    """
 
     device: Device
-    names: dict[int, str] = field(default_factory=dict)
+    nothing: Any
+    places: dict[int, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    nodes: int = 0
+    edges: int = 0
 
     def build(self, sequence: StepSequence, *, chain: bool = False) -> Any:
         """Return a new graph of `sequence`; a `chain` runs it in program order instead."""
         graph = call(cuda.cuGraphCreate, 0)
-        self.add(graph, graph, sequence, [], chain=chain)
+        try:
+            self.add(graph, sequence, (), chain=chain)
+        except BaseException:
+            cuda.cuGraphDestroy(graph)
+            raise
         return graph
 
     def add(
-        self,
-        top: Any,
-        graph: Any,
-        sequence: StepSequence,
-        after: Sequence[Any],
-        *,
-        chain: bool,
+        self, graph: Any, sequence: StepSequence, after: Sequence[Any], *, chain: bool
     ) -> list[Any]:
         """Add `sequence` to `graph` behind `after`; return the nodes that nothing in it follows."""
-        ends: list[list[Any]] = []
-        followed: set[int] = set()
-        for position, step in enumerate(sequence.steps):
-            before = (
-                [position - 1]
-                if chain and position
-                else []
-                if chain
-                else list(sequence.predecessors[position])
-            )
-            followed.update(before)
-            waits = [n for p in before for n in ends[p]] or list(after)
-            ends.append(self._node(top, graph, step, waits, chain=chain))
-        return [n for p, nodes in enumerate(ends) if p not in followed for n in nodes] or list(
-            after
-        )
+        if chain:
+            sequence = _chained(sequence)
+        added: list[Any] = []
+        for step, before in zip(sequence.steps, sequence.predecessors, strict=True):
+            waits = [added[p] for p in before] if before else list(after)
+            added.append(self._node(graph, step, waits, chain=chain))
+        return [added[k] for k in sequence.sinks] if added else list(after)
 
-    def _node(
-        self, top: Any, graph: Any, step: Step, after: list[Any], *, chain: bool
-    ) -> list[Any]:
-        """Add one step; return the nodes that a follower waits for (none it adds: `after`)."""
-        doing = f"adding {step.name}"
+    def _node(self, graph: Any, step: Step, after: list[Any], *, chain: bool) -> Any:
         match step:
-            case EmptyStep():
-                return after
             case KernelStep():
-                node = call(
-                    cuda.cuGraphAddKernelNode,
-                    graph,
-                    after,
-                    len(after),
-                    step.node_params(),
-                    doing=doing,
-                )
+                return self._kernel(graph, step, after)
             case CopyStep():
-                node = call(
-                    cuda.cuGraphAddMemcpyNode,
-                    graph,
-                    after,
-                    len(after),
-                    step.node_params(),
-                    self.device.context,
-                    doing=doing,
-                )
+                return self._memory(cuda.cuGraphAddMemcpyNode, graph, step, after)
             case FillStep():
-                node = call(
-                    cuda.cuGraphAddMemsetNode,
-                    graph,
-                    after,
-                    len(after),
-                    step.node_params(),
-                    self.device.context,
-                    doing=doing,
-                )
+                return self._memory(cuda.cuGraphAddMemsetNode, graph, step, after)
             case LoopStep():
-                node = self._loop(top, graph, step, after, chain=chain)
+                return self._loop(graph, step, after, chain=chain)
             case BranchStep():
-                node = self._branch(top, graph, step, after, chain=chain)
+                return self._branch(graph, step, after, chain=chain)
             case _:
                 assert_never(step)
-        self.names[int(node)] = step.name
-        return [node]
 
-    def _loop(self, top: Any, graph: Any, step: LoopStep, after: list[Any], *, chain: bool) -> Any:
-        """The condition once in front, then a WHILE node whose body ends with the condition."""
-        self._require(CONDITIONALS, step.name, "WHILE nodes")
-        handle = call(cuda.cuGraphConditionalHandleCreate, top, self.device.context, 0, 0)
-        tested = self.add(top, graph, step.condition, after, chain=chain)
-        setter = step.setter.with_handle(handle)
-        ready = call(
-            cuda.cuGraphAddKernelNode,
-            graph,
-            tested,
-            len(tested),
-            setter.node_params(),
-            doing=step.name,
-        )
-        kind = cuda.CUgraphConditionalNodeType.CU_GRAPH_COND_TYPE_WHILE
-        node, (body,) = self._conditional(graph, [ready], handle, kind, 1, step.name)
-        ran = self.add(top, body, step.body, [], chain=chain)
-        tested = self.add(top, body, step.condition, ran, chain=chain)
-        call(
-            cuda.cuGraphAddKernelNode,
-            body,
-            tested,
-            len(tested),
-            setter.node_params(),
-            doing=step.name,
-        )
+    def _kernel(self, graph: Any, step: KernelStep, after: list[Any]) -> Any:
+        function, doing = cuda.cuGraphAddKernelNode, f"adding {step.place}"
+        node = call(function, graph, after, len(after), step.node_params(), doing=doing)
+        return self._added(node, step.place, after)
+
+    def _memory(
+        self, function: Callable[..., Any], graph: Any, step: CopyStep | FillStep, after: list[Any]
+    ) -> Any:
+        params, context = step.node_params(), self.device.context
+        doing = f"adding {step.place}"
+        node = call(function, graph, after, len(after), params, context, doing=doing)
+        return self._added(node, step.place, after)
+
+    def _added(self, node: Any, place: str, after: Sequence[Any]) -> Any:
+        self.places[int(node)] = place
+        self.nodes += 1
+        self.edges += len(after)
         return node
 
-    def _branch(
-        self, top: Any, graph: Any, step: BranchStep, after: list[Any], *, chain: bool
-    ) -> Any:
-        """A kernel that reads the selector, then one IF-ELSE or SWITCH node."""
-        self._require(SWITCHES, step.name, "IF-ELSE and SWITCH nodes")
-        handle = call(cuda.cuGraphConditionalHandleCreate, top, self.device.context, 0, 0)
+    def _loop(self, graph: Any, step: LoopStep, after: list[Any], *, chain: bool) -> Any:
+        """The condition once in front, then a WHILE node whose body ends with the condition."""
+        self._require(CONDITIONALS, step.place, "WHILE nodes")
+        handle = self._handle(graph, step.place)
         setter = step.setter.with_handle(handle)
-        ready = call(
-            cuda.cuGraphAddKernelNode,
-            graph,
-            after,
-            len(after),
-            setter.node_params(),
-            doing=step.name,
-        )
+        ready = self._kernel(graph, setter, self.add(graph, step.condition, after, chain=chain))
+        kind = cuda.CUgraphConditionalNodeType.CU_GRAPH_COND_TYPE_WHILE
+        node, (body,) = self._conditional(graph, [ready], handle, kind, 1, step.place)
+        ran = self.add(body, step.body, (), chain=chain)
+        self._kernel(body, setter, self.add(body, step.condition, ran, chain=chain))
+        return node
+
+    def _branch(self, graph: Any, step: BranchStep, after: list[Any], *, chain: bool) -> Any:
+        """A kernel that reads the selector, then one IF-ELSE or SWITCH node."""
+        self._require(CONDITIONALS, step.place, "IF nodes")
+        if self.device.driver_version < SWITCHES:
+            return self._one_by_one(graph, step, after, chain=chain)
         kinds = cuda.CUgraphConditionalNodeType
         kind = kinds.CU_GRAPH_COND_TYPE_IF if step.is_pred else kinds.CU_GRAPH_COND_TYPE_SWITCH
-        node, bodies = self._conditional(
-            graph, [ready], handle, kind, len(step.branches), step.name
-        )
+        handle = self._handle(graph, step.place)
+        ready = self._kernel(graph, step.setter.with_handle(handle), after)
+        size = len(step.branches)
+        node, bodies = self._conditional(graph, [ready], handle, kind, size, step.place)
         for body, branch in zip(bodies, step.branches, strict=True):
-            self.add(top, body, branch, [], chain=chain)
+            self.add(body, branch, (), chain=chain)
         return node
 
+    def _one_by_one(self, graph: Any, step: BranchStep, after: list[Any], *, chain: bool) -> Any:
+        """An IF node for each branch, one behind the other, for drivers that have no SWITCH.
+
+        All conditions are set before the first branch runs: a branch may overwrite the selector.
+        """
+        kind = cuda.CUgraphConditionalNodeType.CU_GRAPH_COND_TYPE_IF
+        handles = [self._handle(graph, step.place) for _ in step.branches]
+        for number, handle in enumerate(handles):
+            after = [self._kernel(graph, step.setter.for_branch(handle, number), after)]
+        for handle, branch in zip(handles, step.branches, strict=True):
+            node, (body,) = self._conditional(graph, after, handle, kind, 1, step.place)
+            if not self.add(body, branch, (), chain=chain):
+                self._kernel(body, self._nothing(step), [])
+            after = [node]
+        self.notes.append(
+            f"{step.name} became {len(step.branches)} IF nodes: driver "
+            f"{self.device.driver_text} has no SWITCH nodes ({version_text(SWITCHES)} has)"
+        )
+        return after[0]
+
+    def _nothing(self, step: BranchStep) -> KernelStep:
+        return KernelStep(step.name, step.place, self.nothing, (1, 1, 1), 1, 0, PackedArguments(()))
+
+    def _handle(self, graph: Any, place: str) -> Any:
+        make, context = cuda.cuGraphConditionalHandleCreate, self.device.context
+        return call(make, graph, context, 0, 0, doing=f"adding {place}")
+
     def _conditional(
-        self, graph: Any, after: list[Any], handle: Any, kind: Any, size: int, name: str
+        self, graph: Any, after: list[Any], handle: Any, kind: Any, size: int, place: str
     ) -> tuple[Any, list[Any]]:
         params = cuda.CUgraphNodeParams()
         params.type = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
@@ -174,18 +171,21 @@ class GraphBuilder:
         params.conditional.type = kind
         params.conditional.size = size
         params.conditional.ctx = self.device.context
-        node = call(
-            cuda.cuGraphAddNode, graph, after, None, len(after), params, doing=f"adding {name}"
-        )
-        return node, list(params.conditional.phGraph_out)[:size]
+        add, doing = cuda.cuGraphAddNode, f"adding {place}"
+        node = call(add, graph, after, None, len(after), params, doing=doing)
+        return self._added(node, place, after), list(params.conditional.phGraph_out)[:size]
 
-    def _require(self, version: int, name: str, what: str) -> None:
+    def _require(self, version: int, place: str, what: str) -> None:
         if self.device.driver_version < version:
-            have, need = self.device.driver_version, version
             raise BackendError(
-                f"{name} needs {what}, which come with driver {need // 1000}.{need % 1000 // 10}; "
-                f"this one is {have // 1000}.{have % 1000 // 10}: update it, or run with --no-graph"
+                f"{place} needs {what}, which come with driver {version_text(version)}; this one "
+                f"is {self.device.driver_text}: {NO_GRAPH}"
             )
+
+
+def _chained(sequence: StepSequence) -> StepSequence:
+    before = tuple((k - 1,) if k else () for k in range(len(sequence.steps)))
+    return StepSequence(sequence.steps, before)
 
 
 class GraphExec:
@@ -193,27 +193,33 @@ class GraphExec:
 
     __slots__ = ("graph", "handle")
 
-    def __init__(self, graph: Any, names: dict[int, str]) -> None:
+    def __init__(self, graph: Any, places: dict[int, str], device: Device) -> None:
         self.graph = graph
-        self.handle = None
+        self.handle: Any = None
         params = cuda.CUDA_GRAPH_INSTANTIATE_PARAMS()
-        status, self.handle = cuda.cuGraphInstantiateWithParams(graph, params)
+        params.flags = int(
+            cuda.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
+        )
+        status, handle = cuda.cuGraphInstantiateWithParams(graph, params)
+        if status == cuda.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            call(cuda.cuDeviceGraphMemTrim, call(cuda.cuDeviceGet, device.ordinal))
+            status, handle = cuda.cuGraphInstantiateWithParams(graph, params)
         if status != cuda.CUresult.CUDA_SUCCESS:
-            culprit = (
-                names.get(int(params.hErrNode_out), "the graph") if params.hErrNode_out else ""
-            )
-            self.handle = None
-            from hlo2graph.backends.cuda.driver import explain
-
-            raise BackendError(explain("cuGraphInstantiateWithParams", status, f"at {culprit}"))
+            failed = int(params.hErrNode_out) if params.hErrNode_out is not None else 0
+            culprit = places.get(failed, "no node in particular")
+            reason = getattr(params.result_out, "name", str(params.result_out))
+            doing = f"{reason} at {culprit}"
+            raise BackendError(explain("cuGraphInstantiateWithParams", status, doing))
+        self.handle = handle
 
     def upload(self, stream: Any) -> None:
         """Put the graph on the device ahead of its first launch."""
         call(cuda.cuGraphUpload, self.handle, stream)
 
-    def launch(self, stream: Any) -> None:
-        """Enqueue one run of the graph."""
-        call(cuda.cuGraphLaunch, self.handle, stream)
+    def launcher(self, stream: Any) -> Bound:
+        """Return the call that enqueues one run of the graph on `stream`."""
+        exec_, place = c_void_p(int(self.handle)), "launching the graph"
+        return bound("cuGraphLaunch", exec_, c_void_p(int(stream)), place=place)
 
     def __del__(self) -> None:
         if cuda is not None:

@@ -13,6 +13,8 @@ from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Kernel, Sequence, Slice, Thunk
 from hlo2graph.program.uses import nested
 
+OWN_FORMS: frozenset[str] = frozenset()  # the OwnKernel forms that kernel_source knows
+
 
 @dataclass(frozen=True, slots=True)
 class KernelKey:

@@ -6,12 +6,13 @@ same bytes. Arguments are packed once, here; enqueuing a step makes one driver c
 
 from __future__ import annotations
 
+from ctypes import c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.driver import Bound, bound, cuda
 
 
 class PackedArguments:
@@ -21,7 +22,9 @@ class PackedArguments:
 
     def __init__(self, values: tuple[int, ...]) -> None:
         self.values = np.array(values, dtype=np.uint64)
-        self.pointers = self.values.ctypes.data + 8 * np.arange(len(values), dtype=np.uint64)
+        self.pointers = np.uint64(self.values.ctypes.data) + np.uint64(8) * np.arange(
+            len(values), dtype=np.uint64
+        )
 
     @property
     def address(self) -> int:
@@ -30,37 +33,28 @@ class PackedArguments:
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyStep:
-    """A thunk that touches no byte: no node, no launch."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class KernelStep:
-    """A kernel launch."""
+    """A kernel launch. `place` is for errors: the HLO instruction, and where it stands."""
 
     name: str
+    place: str
     function: Any
     grid: tuple[int, int, int]
     threads: int
     shared_bytes: int
     arguments: PackedArguments
 
-    def enqueue(self, stream: Any) -> None:
-        """Launch on `stream`."""
-        call(
-            cuda.cuLaunchKernel,
-            self.function,
-            *self.grid,
-            self.threads,
-            1,
-            1,
-            self.shared_bytes,
-            stream,
-            self.arguments.address,
-            0,
-            doing=self.name,
+    def launcher(self, stream: Any) -> Bound:
+        """Return the call that launches it on `stream`."""
+        sizes = [c_uint(n) for n in (*self.grid, self.threads, 1, 1, self.shared_bytes)]
+        return bound(
+            "cuLaunchKernel",
+            c_void_p(int(self.function)),
+            *sizes,
+            c_void_p(int(stream)),
+            c_void_p(self.arguments.address),
+            None,
+            place=f"launching {self.place}",
         )
 
     def node_params(self) -> Any:
@@ -76,17 +70,28 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True)
 class SetConditionStep:
-    """The kernel that hands a predicate or selector on the device to a conditional node."""
+    """The kernels that hand a predicate or selector on the device to conditional nodes.
+
+    `function` sets a node of all branches; `function_is` a node that runs branch k alone.
+    """
 
     name: str
+    place: str
     function: Any
+    function_is: Any
     selector: int  # address
     branches: int  # of a switch, the last of which takes what is out of range
 
     def with_handle(self, handle: Any) -> KernelStep:
         """Return the kernel for one conditional handle."""
-        arguments = PackedArguments((int(handle), self.selector, self.branches))
-        return KernelStep(self.name, self.function, (1, 1, 1), 1, 0, arguments)
+        return self._kernel(self.function, (int(handle), self.selector, self.branches))
+
+    def for_branch(self, handle: Any, branch: int) -> KernelStep:
+        """Return the kernel that sets one branch's own node."""
+        return self._kernel(self.function_is, (int(handle), self.selector, self.branches, branch))
+
+    def _kernel(self, function: Any, values: tuple[int, ...]) -> KernelStep:
+        return KernelStep(self.name, self.place, function, (1, 1, 1), 1, 0, PackedArguments(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +99,21 @@ class CopyStep:
     """A copy of device bytes."""
 
     name: str
+    place: str
     source: int
     target: int
     size: int
 
-    def enqueue(self, stream: Any) -> None:
-        """Copy on `stream`."""
-        call(cuda.cuMemcpyDtoDAsync, self.target, self.source, self.size, stream, doing=self.name)
+    def launcher(self, stream: Any) -> Bound:
+        """Return the call that copies on `stream`."""
+        return bound(
+            "cuMemcpyDtoDAsync_v2",
+            c_uint64(self.target),
+            c_uint64(self.source),
+            c_size_t(self.size),
+            c_void_p(int(stream)),
+            place=f"copying for {self.place}",
+        )
 
     def node_params(self) -> Any:
         """Return the parameters of a memcpy node: one row of bytes."""
@@ -116,16 +129,23 @@ class FillStep:
     """A fill of device bytes with an element of 1, 2 or 4 bytes."""
 
     name: str
+    place: str
     target: int
     element: int
     element_size: int
     count: int
 
-    def enqueue(self, stream: Any) -> None:
-        """Fill on `stream`."""
-        fill = {1: cuda.cuMemsetD8Async, 2: cuda.cuMemsetD16Async, 4: cuda.cuMemsetD32Async}
-        call(
-            fill[self.element_size], self.target, self.element, self.count, stream, doing=self.name
+    def launcher(self, stream: Any) -> Bound:
+        """Return the call that fills on `stream`."""
+        bits = 8 * self.element_size
+        wrap = {8: c_ubyte, 16: c_ushort, 32: c_uint}[bits]
+        return bound(
+            f"cuMemsetD{bits}Async",
+            c_uint64(self.target),
+            wrap(self.element),
+            c_size_t(self.count),
+            c_void_p(int(stream)),
+            place=f"filling for {self.place}",
         )
 
     def node_params(self) -> Any:
@@ -141,6 +161,7 @@ class LoopStep:
     """A loop: its condition's predicate is one byte at `predicate`."""
 
     name: str
+    place: str
     condition: StepSequence
     body: StepSequence
     predicate: int
@@ -152,13 +173,15 @@ class BranchStep:
     """A conditional: a pred selector (one byte) or an s32 one."""
 
     name: str
+    place: str
     branches: tuple[StepSequence, ...]
     selector: int
     is_pred: bool
     setter: SetConditionStep
 
 
-Step: TypeAlias = EmptyStep | KernelStep | CopyStep | FillStep | LoopStep | BranchStep
+Straight: TypeAlias = KernelStep | CopyStep | FillStep
+Step: TypeAlias = Straight | LoopStep | BranchStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +190,23 @@ class StepSequence:
 
     steps: tuple[Step, ...]
     predecessors: tuple[tuple[int, ...], ...]
+
+    @property
+    def sinks(self) -> tuple[int, ...]:
+        """The positions that nothing here waits for."""
+        followed = {p for before in self.predecessors for p in before}
+        return tuple(k for k in range(len(self.steps)) if k not in followed)
+
+    def count(self) -> int:
+        """Steps in all, nested ones included; a condition counts once."""
+        return sum(_count(step) for step in self.steps)
+
+
+def _count(step: Step) -> int:
+    match step:
+        case LoopStep():
+            return 1 + step.condition.count() + step.body.count()
+        case BranchStep():
+            return 1 + sum(b.count() for b in step.branches)
+        case _:
+            return 1

@@ -1,0 +1,234 @@
+"""A plan made ready for a device: kernels compiled and loaded, thunks bound to addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Several
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, assert_never
+
+from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.compiler import KERNELS_PER_UNIT, Compiled, compile_units, unit_text
+from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.kernels import KernelKey, key_of
+from hlo2graph.backends.cuda.memory import PlanMemory
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.steps import (
+    BranchStep,
+    CopyStep,
+    FillStep,
+    KernelStep,
+    LoopStep,
+    PackedArguments,
+    SetConditionStep,
+    Step,
+    StepSequence,
+)
+from hlo2graph.program.thunks import (
+    Collective,
+    Conditional,
+    Copy,
+    Fill,
+    Kernel,
+    Library,
+    Sequence,
+    Slice,
+    Thunk,
+    While,
+)
+
+S32_BYTES = 4
+MEMSET_BYTES = (1, 2, 4)
+STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """How long each stage of getting ready took, in seconds."""
+
+    stages: list[tuple[str, float]] = field(default_factory=list)
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Time what the context does."""
+        start = perf_counter()
+        yield
+        self.stages.append((stage, perf_counter() - start))
+
+
+class Functions:
+    """Loaded kernels by C++ name; the modules are unloaded with the object."""
+
+    def __init__(self, units: Several[Compiled], sources: Mapping[str, KernelSource]) -> None:
+        self._modules: list[Any] = []
+        self._sources = sources
+        self._found: dict[str, Any] = {}
+        for unit in units:
+            self._modules.append(call(cuda.cuModuleLoadData, unit.cubin, doing="loading kernels"))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: str) -> Any:
+        for module in self._modules:
+            status, function = cuda.cuModuleGetFunction(module, name.encode())
+            if status == cuda.CUresult.CUDA_SUCCESS:
+                source = self._sources.get(name)
+                if source is not None and source.shared_bytes > STATIC_SHARED:
+                    attribute = cuda.CUfunction_attribute
+                    which = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    bytes_ = source.shared_bytes
+                    call(cuda.cuFuncSetAttribute, function, which, bytes_, doing=f"for {name}")
+                return function
+        raise AssertionError(f"no module has the kernel {name}")
+
+    def __del__(self) -> None:
+        if cuda is not None:
+            for module in self._modules:
+                cuda.cuModuleUnload(module)
+
+
+def compile_kernels(sources: Several[KernelSource], arch: str) -> list[Compiled]:
+    """Compile all kernels of a plan, and those that belong to no HLO."""
+    texts = [s.text for s in sources]
+    units = [
+        unit_text(texts[at : at + KERNELS_PER_UNIT])
+        for at in range(0, len(texts), KERNELS_PER_UNIT)
+    ]
+    return compile_units([*units, builtin.TEXT], arch)
+
+
+@dataclass(frozen=True, slots=True)
+class Binder:
+    """Turns thunks into steps."""
+
+    memory: PlanMemory
+    functions: Functions
+    sources: Mapping[KernelKey, KernelSource]
+
+    def bind(self, sequence: Sequence[Slice]) -> StepSequence:
+        """Return the steps of `sequence`.
+
+        A thunk that touches no byte has none: who waits for it waits for what it waits for.
+        """
+        waits: list[list[int]] = [[] for _ in sequence.thunks]
+        for edge in sequence.edges:
+            waits[edge.dst].append(edge.src)
+        steps: list[Step] = []
+        predecessors: list[tuple[int, ...]] = []
+        ends: list[tuple[int, ...]] = []
+        for thunk, sources in zip(sequence.thunks, waits, strict=True):
+            before = tuple(sorted({p for src in sources for p in ends[src]}))
+            for step in self._steps(thunk):
+                steps.append(step)
+                predecessors.append(before)
+                before = (len(steps) - 1,)
+            ends.append(before)
+        return StepSequence(tuple(steps), tuple(predecessors))
+
+    def _steps(self, thunk: Thunk[Slice]) -> tuple[Step, ...]:
+        place = f"{thunk.name} ({thunk.span})" if thunk.span else thunk.name
+        match thunk:
+            case Kernel():
+                return self._kernel(thunk, place)
+            case Copy():
+                return self._copy(thunk.name, place, thunk.source, thunk.target)
+            case Fill():
+                return self._fill(thunk, place)
+            case While():
+                return (self._loop(thunk, place),)
+            case Conditional():
+                return (self._branch(thunk, place),)
+            case Library() | Collective():
+                raise AssertionError(f"{thunk.name} was not refused")
+            case _:
+                assert_never(thunk)
+
+    def _kernel(self, thunk: Kernel[Slice], place: str) -> tuple[Step, ...]:
+        if not any(w.size for w in thunk.writes):
+            return ()
+        source = self.sources[key_of(thunk)]
+        addresses = tuple(self.memory.address(s) for s in (*thunk.reads, *thunk.writes))
+        return (
+            KernelStep(
+                thunk.name,
+                place,
+                self.functions[source.name],
+                source.grid,
+                source.threads,
+                source.shared_bytes,
+                PackedArguments(addresses),
+            ),
+        )
+
+    def _copy(self, name: str, place: str, source: Slice, target: Slice) -> tuple[Step, ...]:
+        if not source.size or source == target:
+            return ()
+        start, end = self.memory.address(source), self.memory.address(target)
+        return (CopyStep(name, place, start, end, source.size),)
+
+    def _fill(self, thunk: Fill[Slice], place: str) -> tuple[Step, ...]:
+        if not thunk.target.size:
+            return ()
+        target, pattern = self.memory.address(thunk.target), shortest(thunk.pattern)
+        count = thunk.target.size // len(pattern)
+        if len(pattern) in MEMSET_BYTES:
+            element = int.from_bytes(pattern, "little")
+            return (FillStep(thunk.name, place, target, element, len(pattern), count),)
+        words = tuple(
+            int.from_bytes(pattern[at : at + 8], "little") for at in range(0, len(pattern), 8)
+        )
+        function = self.functions[builtin.FILL8 if len(words) == 1 else builtin.FILL16]
+        blocks = -(-count // builtin.FILL_THREADS)
+        arguments = PackedArguments((target, count, *words))
+        return (
+            KernelStep(
+                thunk.name, place, function, (blocks, 1, 1), builtin.FILL_THREADS, 0, arguments
+            ),
+        )
+
+    def _loop(self, thunk: While[Slice], place: str) -> LoopStep:
+        predicate = self.memory.address(thunk.condition.results[0])
+        set_while = self.functions[builtin.SET_WHILE]
+        setter = SetConditionStep(thunk.name, place, set_while, set_while, predicate, 2)
+        condition, body = self.bind(thunk.condition), self.bind(thunk.body)
+        return LoopStep(thunk.name, place, condition, body, predicate, setter)
+
+    def _branch(self, thunk: Conditional[Slice], place: str) -> BranchStep:
+        is_pred = thunk.selector.size < S32_BYTES
+        names = (
+            (builtin.SET_IF, builtin.SET_IF_IS)
+            if is_pred
+            else (builtin.SET_SWITCH, builtin.SET_SWITCH_IS)
+        )
+        whole, single = (self.functions[n] for n in names)
+        selector = self.memory.address(thunk.selector)
+        setter = SetConditionStep(thunk.name, place, whole, single, selector, len(thunk.branches))
+        branches = tuple(self._taken(b, thunk, place) for b in thunk.branches)
+        return BranchStep(thunk.name, place, branches, selector, is_pred, setter)
+
+    def _taken(
+        self, branch: Sequence[Slice], thunk: Conditional[Slice], place: str
+    ) -> StepSequence:
+        """Bind a branch; its results are copied where they are not in place already.
+
+        Only thunk-sequence text has such: our own branches leave them in place.
+        """
+        found = self.bind(branch)
+        for source, target in zip(branch.results, thunk.results, strict=True):
+            for step in self._copy(thunk.name, place, source, target):
+                steps, before = (*found.steps, step), (*found.predecessors, found.sinks)
+                found = StepSequence(steps, before)
+        return found
+
+
+def shortest(pattern: bytes) -> bytes:
+    """Return the shortest pattern, of 1, 2, 4, 8 or 16 bytes, that repeats to the same bytes."""
+    half = len(pattern) // 2
+    while half and pattern[:half] == pattern[half:]:
+        pattern, half = pattern[:half], half // 2
+    return pattern

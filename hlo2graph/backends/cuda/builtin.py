@@ -1,0 +1,55 @@
+"""The few kernels that belong to no HLO: setting conditions, filling with wide elements."""
+
+from __future__ import annotations
+
+SET_WHILE = "hlo2graph_set_while"
+SET_IF = "hlo2graph_set_if"
+SET_SWITCH = "hlo2graph_set_switch"
+SET_IF_IS = "hlo2graph_set_if_is"
+SET_SWITCH_IS = "hlo2graph_set_switch_is"
+FILL8 = "hlo2graph_fill8"
+FILL16 = "hlo2graph_fill16"
+NOTHING = "hlo2graph_nothing"
+FILL_THREADS = 256
+
+TEXT = f"""\
+typedef unsigned long long u64;
+
+// The device runtime's function; NVRTC knows no header that declares it.
+extern "C" __device__ void cudaGraphSetConditional(u64 handle, unsigned int value);
+
+// HLO's switch takes its last branch for every selector that is out of range.
+__device__ inline unsigned int branch_of(const int* selector, u64 branches) {{
+  const int s = *selector;
+  return s < 0 || (u64)s >= branches ? (unsigned int)branches - 1u : (unsigned int)s;
+}}
+
+extern "C" __global__ void {SET_WHILE}(u64 handle, const unsigned char* predicate, u64) {{
+  cudaGraphSetConditional(handle, *predicate != 0);
+}}
+extern "C" __global__ void {SET_IF}(u64 handle, const unsigned char* predicate, u64) {{
+  cudaGraphSetConditional(handle, *predicate != 0);
+}}
+extern "C" __global__ void {SET_SWITCH}(u64 handle, const int* selector, u64 branches) {{
+  cudaGraphSetConditional(handle, branch_of(selector, branches));
+}}
+
+// For drivers without SWITCH: one IF node a branch.
+extern "C" __global__ void {SET_IF_IS}(u64 handle, const unsigned char* predicate, u64, u64 k) {{
+  cudaGraphSetConditional(handle, (*predicate ? 0u : 1u) == k);
+}}
+extern "C" __global__ void {SET_SWITCH_IS}(u64 handle, const int* selector, u64 branches, u64 k) {{
+  cudaGraphSetConditional(handle, branch_of(selector, branches) == k);
+}}
+
+extern "C" __global__ void {FILL8}(u64* target, u64 count, u64 element) {{
+  const u64 at = (u64)blockIdx.x * {FILL_THREADS} + threadIdx.x;
+  if (at < count) target[at] = element;
+}}
+extern "C" __global__ void {FILL16}(u64* target, u64 count, u64 low, u64 high) {{
+  const u64 at = (u64)blockIdx.x * {FILL_THREADS} + threadIdx.x;
+  if (at < count) target[2 * at] = low, target[2 * at + 1] = high;
+}}
+
+extern "C" __global__ void {NOTHING}() {{}}
+"""

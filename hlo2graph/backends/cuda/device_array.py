@@ -1,0 +1,147 @@
+"""Arrays that stay on the device, and taking those of other libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hlo2graph.backends.arguments import Leaf
+from hlo2graph.backends.cuda import dlpack
+from hlo2graph.backends.cuda.driver import Device, call, cuda
+from hlo2graph.backends.cuda.memory import Event, Stream, read_array, strides_of
+from hlo2graph.errors import InputError
+from hlo2graph.hlo import Shape
+
+if TYPE_CHECKING:
+    from hlo2graph.ops.spec import Array
+
+LEGACY_STREAM, NO_SYNCHRONISATION = 1, -1
+
+
+class DeviceArray:
+    """The bytes of one input or result of an executable, on the device.
+
+    It shows the executable's own buffer: the next call of the executable overwrites it. Who wants
+    to keep a result takes `np.asarray(result)`, or a copy by another library.
+    """
+
+    __slots__ = ("_device", "_home", "_layout", "_stream", "address", "dtype", "shape", "strides")
+
+    def __init__(
+        self, address: int, layout: Shape, device: Device, stream: Stream, home: object
+    ) -> None:
+        self.address = address
+        self.dtype = layout.dtype.numpy
+        self.shape = layout.dims
+        self.strides = strides_of(layout)
+        self._layout = layout
+        self._device = device
+        self._stream = stream
+        self._home = home  # keeps the memory alive
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self._layout.without_layout_text()} on {self._device.name})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("a device array cannot become a NumPy array without a copy")
+        self._device.make_current()
+        self._stream.synchronize("waiting for a result")
+        found = read_array(self.address, self._layout)
+        return found if dtype is None else found.astype(dtype)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CUDA, self._device.ordinal
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,  # the plain form, for all
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
+            raise BufferError("a device array is handed out where it lies, without a copy")
+        self._device.make_current()
+        if stream != NO_SYNCHRONISATION:
+            let_wait(LEGACY_STREAM if stream is None else stream, self._stream.handle)
+        device = self.__dlpack_device__()
+        return dlpack.make_capsule(self.address, self.dtype, self.shape, self.strides, device, self)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.dtype.isbuiltin != 1:
+            raise AttributeError(f"__cuda_array_interface__ has no type for {self.dtype.name}")
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address, False),
+            "strides": self.strides,
+            "version": 3,
+            "stream": int(self._stream),
+        }
+
+
+def let_wait(waiting: int, running: Any) -> None:
+    """Let one stream wait for what another one has been given so far."""
+    event = Event()
+    event.record(running)
+    call(cuda.cuStreamWaitEvent, cuda.CUstream(waiting), event.handle, 0)
+
+
+def is_on_device(arg: object) -> bool:
+    """Tell whether `arg` is an array in device memory, of any library."""
+    if isinstance(arg, np.ndarray):
+        return False
+    if hasattr(arg, "__dlpack_device__"):
+        kind, _ = arg.__dlpack_device__()
+        return int(kind) in (dlpack.CUDA, dlpack.CUDA_MANAGED)
+    return hasattr(arg, "__cuda_array_interface__")
+
+
+def take(arg: Any, leaf: Leaf, position: int, stream: Stream) -> dlpack.Foreign:
+    """Return a device array as memory, checked against the parameter that it is for.
+
+    `stream` waits for whatever still writes it.
+
+    Raises:
+        InputError: element type, shape or layout differ from the parameter's.
+    """
+    what = f"input {position} ({leaf.name}) is {leaf.shape.without_layout_text()}"
+    try:
+        found = _taken(arg, stream)
+    except TypeError as error:
+        raise InputError(f"{what}, got {error}") from None
+    if found.dtype != leaf.shape.dtype.numpy:
+        raise InputError(
+            f"{what}, so it takes dtype {leaf.shape.dtype.numpy.name}, got {found.dtype.name}"
+        )
+    if found.shape != leaf.shape.dims:
+        raise InputError(f"{what}, so it takes shape {leaf.shape.dims}, got {found.shape}")
+    want = strides_of(leaf.shape)
+    if leaf.shape.elements and any(
+        size > 1 and have != need
+        for size, have, need in zip(found.shape, found.strides, want, strict=True)
+    ):
+        raise InputError(
+            f"{what}, laid out with strides {want} in bytes; the device array has {found.strides}"
+        )
+    return found
+
+
+def _taken(arg: Any, stream: Stream) -> dlpack.Foreign:
+    if isinstance(arg, DeviceArray):
+        if int(arg._stream) != int(stream):
+            let_wait(int(stream), arg._stream.handle)
+        return dlpack.Foreign(arg.address, arg.dtype, arg.shape, arg.strides, arg)
+    if hasattr(arg, "__dlpack__"):
+        return dlpack.read_capsule(arg.__dlpack__(stream=int(stream)))
+    interface = arg.__cuda_array_interface__
+    if (producer := interface.get("stream")) is not None:
+        let_wait(int(stream), cuda.CUstream(producer))
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides") or dlpack.row_major(shape, dtype.itemsize)
+    return dlpack.Foreign(interface["data"][0], dtype, shape, tuple(strides), arg)

@@ -1,0 +1,173 @@
+"""Device memory of a plan: one block an allocation, and how arrays get in and out."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.errors import BackendError
+from hlo2graph.hlo import Shape
+from hlo2graph.ops.spec import Array
+from hlo2graph.program.plan import Allocation, AllocationKind
+from hlo2graph.program.thunks import Slice
+
+POISON = 0x7FF5A5A5  # NaN as f64, f32 and each second f16 or bf16; absurd as an integer
+WRITTEN = (AllocationKind.TEMP, AllocationKind.LIVE_OUT)
+WORD = 4
+
+
+class DeviceMemory:
+    """A block of device memory, freed with the object."""
+
+    __slots__ = ("address", "size")
+
+    def __init__(self, size: int, doing: str) -> None:
+        self.size = -(-max(size, 1) // WORD) * WORD
+        self.address = 0
+        self.address = int(call(cuda.cuMemAlloc, self.size, doing=doing))
+
+    def __del__(self) -> None:
+        if self.address and cuda is not None:
+            cuda.cuMemFree(self.address)
+
+
+class Stream:
+    """A stream of our own, destroyed with the object once all that it was given has run."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+        flags = cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value
+        self.handle = call(cuda.cuStreamCreate, flags)
+
+    def __int__(self) -> int:
+        return int(self.handle)
+
+    def synchronize(self, doing: str) -> None:
+        """Wait until everything that was enqueued has run."""
+        call(cuda.cuStreamSynchronize, self.handle, doing=doing)
+
+    def __del__(self) -> None:
+        if self.handle is not None and cuda is not None:
+            cuda.cuStreamSynchronize(self.handle)
+            cuda.cuStreamDestroy(self.handle)
+
+
+class Event:
+    """A point in a stream; `timed` events can be told apart in seconds."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, *, timed: bool = False) -> None:
+        self.handle: Any = None
+        flags = cuda.CUevent_flags
+        kind = flags.CU_EVENT_DEFAULT if timed else flags.CU_EVENT_DISABLE_TIMING
+        self.handle = call(cuda.cuEventCreate, kind.value)
+
+    def record(self, stream: Any) -> None:
+        """Mark what `stream` has been given so far."""
+        call(cuda.cuEventRecord, self.handle, stream)
+
+    def synchronize(self) -> None:
+        """Wait until what was marked has run."""
+        call(cuda.cuEventSynchronize, self.handle)
+
+    def since(self, earlier: Event) -> float:
+        """Return the seconds between two recorded events."""
+        return float(call(cuda.cuEventElapsedTime, earlier.handle, self.handle)) * 1e-3
+
+    def __del__(self) -> None:
+        if self.handle is not None and cuda is not None:
+            cuda.cuEventDestroy(self.handle)
+
+
+class PinnedWord:
+    """Four bytes of host memory that the device sees too."""
+
+    __slots__ = ("_host", "address", "cell")
+
+    def __init__(self) -> None:
+        self._host = 0
+        self._host = int(call(cuda.cuMemHostAlloc, 64, cuda.CU_MEMHOSTALLOC_DEVICEMAP))
+        self.address = int(call(cuda.cuMemHostGetDevicePointer, self._host, 0))
+        self.cell = ctypes.c_uint32.from_address(self._host)
+        self.cell.value = 0
+
+    @property
+    def host(self) -> int:
+        """Its address on the host."""
+        return self._host
+
+    def __del__(self) -> None:
+        if self._host and cuda is not None:
+            cuda.cuMemFreeHost(self._host)
+
+
+class PlanMemory:
+    """The blocks of a plan's allocations; constants are uploaded at once."""
+
+    def __init__(self, allocations: Sequence[Allocation], available: int) -> None:
+        needed = sum(a.size for a in allocations)
+        if needed > available:
+            raise BackendError(
+                f"the program's buffers take {needed:,} bytes; this GPU has {available:,}"
+            )
+        self.total = needed
+        self.blocks = tuple(
+            DeviceMemory(a.size, f"allocating {a.size:,} bytes for {a.kind} {a.owner}".rstrip())
+            for a in allocations
+        )
+        self._written = [
+            block for a, block in zip(allocations, self.blocks, strict=True) if a.kind in WRITTEN
+        ]
+        for index, allocation in enumerate(allocations):
+            if (literal := allocation.literal) is not None and literal.array is not None:
+                self.write(Slice(index, 0, literal.shape.size), literal.shape, literal.array)
+
+    def address(self, part: Slice) -> int:
+        """Return the device address of a slice."""
+        return self.blocks[part.allocation].address + part.offset
+
+    def poison(self, stream: Stream) -> None:
+        """Spoil every byte that only thunks write, so that a read before its write shows."""
+        for block in self._written:
+            call(cuda.cuMemsetD32Async, block.address, POISON, block.size // WORD, stream.handle)
+
+    def write(self, part: Slice, shape: Shape, array: Array) -> None:
+        """Copy `array` to a slice, laid out as `shape` says."""
+        if shape.elements:
+            laid_out = in_memory_order(array, shape)
+            call(cuda.cuMemcpyHtoD, self.address(part), laid_out.ctypes.data, laid_out.nbytes)
+
+    def read(self, part: Slice, shape: Shape) -> Array:
+        """Return a copy of what a slice holds."""
+        return read_array(self.address(part), shape)
+
+
+def in_memory_order(array: Array, shape: Shape) -> Array:
+    """Return the elements of `array` in the order that `shape` has them in memory."""
+    order = tuple(reversed(shape.minor_to_major))
+    return np.ascontiguousarray(array.astype(shape.dtype.numpy, copy=False).transpose(order))
+
+
+def read_array(address: int, shape: Shape) -> Array:
+    """Return a host copy of the array at a device address."""
+    order = tuple(reversed(shape.minor_to_major))
+    laid_out = np.empty(tuple(shape.dims[d] for d in order), shape.dtype.numpy)
+    if shape.elements:
+        call(cuda.cuMemcpyDtoH, laid_out.ctypes.data, address, laid_out.nbytes)
+    return np.ascontiguousarray(laid_out.transpose(np.argsort(order) if order else ()))
+
+
+def strides_of(shape: Shape) -> tuple[int, ...]:
+    """Return the byte strides of an array laid out as `shape` says."""
+    strides, step = [0] * shape.rank, shape.dtype.numpy.itemsize
+    for dim in shape.minor_to_major:
+        strides[dim] = step
+        step *= shape.dims[dim]
+    return tuple(strides)

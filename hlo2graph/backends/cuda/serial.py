@@ -1,0 +1,155 @@
+"""The serial stream: a plan's steps enqueued one after another, loops driven from the host.
+
+It is what the graph is compared with, so Python must not slow it down: arguments are converted
+once, and a run makes one foreign call a step. Behind a gate a run is enqueued first and executed
+then, back to back, which shows the device's own time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import c_size_t, c_uint, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any, TypeAlias, assert_never
+
+from hlo2graph.backends.cuda.driver import Bound, bound, cuda
+from hlo2graph.backends.cuda.memory import PinnedWord
+from hlo2graph.backends.cuda.steps import (
+    BranchStep,
+    CopyStep,
+    FillStep,
+    KernelStep,
+    LoopStep,
+    StepSequence,
+)
+
+QUEUE = 500  # launches that a stream holds for certain before a launch waits for room
+
+Do: TypeAlias = Callable[[], None]
+
+
+class Gate:
+    """Holds a stream back until it is opened."""
+
+    def __init__(self, stream: Any) -> None:
+        self._word = PinnedWord()
+        self._wait = bound(
+            "cuStreamWaitValue32_v2",
+            c_void_p(int(stream)),
+            c_uint64(self._word.address),
+            c_uint(1),
+            c_uint(int(cuda.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)),
+            place="holding the stream back",
+        )
+
+    def close(self) -> None:
+        """Let nothing that is enqueued from now on start."""
+        self._word.cell.value = 0
+        self._wait()
+
+    def open(self) -> None:
+        """Let it start."""
+        self._word.cell.value = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Readback:
+    """Brings a predicate or selector to the host; waits for all that was enqueued."""
+
+    word: PinnedWord
+    copy: Bound
+    wait: Bound
+    opens: Do
+
+    def __call__(self) -> int:
+        self.opens()
+        self.word.cell.value = 0
+        self.copy()
+        self.wait()
+        return self.word.cell.value
+
+
+class SerialStream:
+    """A plan's steps, ready to be enqueued in program order."""
+
+    def __init__(self, sequence: StepSequence, stream: Any) -> None:
+        self._stream = stream
+        self._word = PinnedWord()
+        self._gate: Gate | None = None
+        self._wait = bound("cuStreamSynchronize", c_void_p(int(stream)), place="waiting")
+        self._calls = self._sequence(sequence)
+        self.launches = len(self._calls)  # of the outermost sequence; a loop counts as one
+        self.waits = any(not isinstance(c, Bound) for c in self._calls)
+
+    def enqueue(self, gate: Gate | None = None) -> None:
+        """Enqueue one run; where the host steers a loop or branch, most of it is run by then.
+
+        A closed `gate` is opened as soon as the host must wait, or the stream's queue is full, and
+        at the end.
+        """
+        self._gate = gate
+        for at, call in enumerate(self._calls):
+            if at == QUEUE and gate is not None:
+                gate.open()
+            call()
+        if gate is not None:
+            gate.open()
+
+    def _open(self) -> None:
+        if self._gate is not None:
+            self._gate.open()
+
+    def _sequence(self, sequence: StepSequence) -> tuple[Do, ...]:
+        calls: list[Do] = []
+        for step in sequence.steps:
+            match step:
+                case KernelStep() | CopyStep() | FillStep():
+                    calls.append(step.launcher(self._stream))
+                case LoopStep():
+                    calls.append(self._loop(step))
+                case BranchStep():
+                    calls.append(self._branch(step))
+                case _:
+                    assert_never(step)
+        return tuple(calls)
+
+    def _loop(self, step: LoopStep) -> Do:
+        condition, body = self._sequence(step.condition), self._sequence(step.body)
+        again = self._readback(step.predicate, 1, step.place)
+
+        def run() -> None:
+            _all(condition)
+            while again():
+                _all(body)
+                _all(condition)
+
+        return run
+
+    def _branch(self, step: BranchStep) -> Do:
+        branches = tuple(self._sequence(b) for b in step.branches)
+        selected = self._readback(step.selector, 1 if step.is_pred else 4, step.place)
+        last = len(branches) - 1
+
+        def choose() -> None:
+            _all(branches[0 if selected() else 1])
+
+        def switch() -> None:
+            _all(branches[min(selected(), last)])  # unsigned: what is negative is large
+
+        return choose if step.is_pred else switch
+
+    def _readback(self, address: int, size: int, place: str) -> _Readback:
+        copy = bound(
+            "cuMemcpyDtoHAsync_v2",
+            c_void_p(self._word.host),
+            c_uint64(address),
+            c_size_t(size),
+            c_void_p(int(self._stream)),
+            place=f"reading the condition of {place}",
+        )
+        return _Readback(self._word, copy, self._wait, self._open)
+
+
+def _all(calls: tuple[Do, ...]) -> None:
+    for call in calls:
+        call()
