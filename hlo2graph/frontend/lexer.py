@@ -164,10 +164,11 @@ def _value_end(text: str, at: int, end: int) -> int:
     start = at
     while piece := _PIECE.match(text, at, end):
         at = closing(text, at, end) if piece["open"] else piece.end()
+    if at == start and text[at : at + 1] in ("'", '"'):
+        raise Fault("this string is never closed", at, at + 1)
     if at == start:
-        closed = text[at : at + 1] not in ("'", '"')
-        message = "expected a value behind the '='" if closed else "this string is never closed"
-        raise Fault(message, at, at + 1)
+        equals = text.rindex("=", 0, at)
+        raise Fault("expected a value behind this '='", equals, equals + 1)
     return at
 
 

@@ -59,13 +59,8 @@ def closing(text: str, at: int, end: int) -> int:
             opened.append(part.start())
         elif mark in ")]}":
             if _PARTNER[text[opened[-1]]] != mark:
-                where = part.start()
-                raise Fault(
-                    f"found '{mark}' where '{_PARTNER[text[opened[-1]]]}' was expected, "
-                    f"to close the '{text[opened[-1]]}' before it",
-                    where,
-                    where + 1,
-                )
+                message = f"this '{text[opened[-1]]}' is not closed before a '{mark}' behind it"
+                raise Fault(message, opened[-1], opened[-1] + 1)
             opened.pop()
             if not opened:
                 return part.end()
