@@ -1,6 +1,7 @@
 """ragged-dot: a dot whose rows, batches or contracted elements come in groups of given sizes.
 
-Follows the OpenXLA section RaggedDot. What lies beyond the last group counts as zero.
+Follows the OpenXLA section RaggedDot. Rows and contracted elements beyond the last group count as
+zero; groups along a batch dimension change nothing, as in XLA's own rewrite to dense dots.
 """
 
 from __future__ import annotations
