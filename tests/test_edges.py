@@ -52,17 +52,20 @@ def touched(used):
 def reasons(a, b):
     """Every hazard of `b` after `a` with its bytes, the most telling first."""
     ar, aw, br, bw = (touched(f(t)) for t in (a, b) for f in (reads, writes))
-    found = {Hazard.RAW: aw & br, Hazard.WAR: ar & bw, Hazard.WAW: aw & bw}
-    found = {hazard: common for hazard, common in found.items() if common}
-    if a.name in b.after:
-        found[Hazard.CONTROL] = set()
-    if a.effect and b.effect:
-        found[Hazard.EFFECT] = set()
-    return found
+    found = {
+        Hazard.RAW: aw & br,
+        Hazard.CONTROL: {None} if a.name in b.after else (),
+        Hazard.EFFECT: {None} if a.effect and b.effect else (),
+        Hazard.WAR: ar & bw,
+        Hazard.WAW: aw & bw,
+    }
+    return {hazard: common for hazard, common in found.items() if common}
 
 
 def longest_run(common):
     best = None
+    if common == {None}:
+        return None
     for allocation, start in sorted(common):
         if (allocation, start - 1) in common:
             continue

@@ -18,7 +18,11 @@ from hlo2graph.program.thunks import Alias, Program
 
 
 class Donor:
-    """Honours aliases one by one; `added` is what then has to wait, `lines` the report."""
+    """Honours aliases one by one; `lines` is the report.
+
+    added: what then has to wait for which others. labelled: values for which it does so only to
+    save memory, a must-alias being part of the program.
+    """
 
     def __init__(
         self,
@@ -28,6 +32,7 @@ class Donor:
         orders: Sequence[PartialOrder],
     ) -> None:
         self.added: set[Handover] = set()
+        self.labelled: set[int] = set()
         self.lines: list[str] = []
         self._program = program
         self._buffers = buffers
@@ -61,15 +66,19 @@ class Donor:
         if new.kind is not AllocationKind.LIVE_OUT:
             return "the result lives in another parameter"
         missing: set[Handover] = set()
+        waiting: set[int] = set()
         for a in old.members:
             for b in new.members:
-                found = self._lifetimes.apart(a, b)
+                found = self._lifetimes.ends_before(a, b)
                 if found is None:
                     return "the parameter is still read when the result is written"
-                missing.update(h for h in found if not self._ordered(h))
+                late = {h for h in found if not self._ordered(h)}
+                missing |= late
+                waiting |= {b} if late else set()
         if missing and not must and old.size <= INPLACE_THRESHOLD:
             return "the result would wait for other readers of the parameter"
         self.added |= missing
+        self.labelled |= set() if must else waiting
         return None
 
     def _ordered(self, handover: Handover) -> bool:

@@ -37,6 +37,7 @@ class InPlaceMerger:
         self._lifetimes = lifetimes
         self._in_place = in_place
         self._orders = orders
+        self._copied: dict[int, int] = {}
 
     def run(self) -> None:
         """Try every thunk, in program order."""
@@ -52,25 +53,41 @@ class InPlaceMerger:
             old, new = self._buffers.of[operand], self._buffers.of[result]
             if old is new or reads.count(reads[r]) > 1 or old.size != new.size or not old.size:
                 continue
+            if isinstance(thunk, Copy):
+                self._copied[result] = self._contents(operand)
             if _only_read(thunk, old, new):
                 self._buffers.merge(operand, result)
             elif _may_share(thunk, old, new, partial) and self._legal(old, new):
-                self._merge(operand, result, partial)
+                if len(new.members) == 1 and not isinstance(thunk, Copy):
+                    self._retire(old, operand, result)
+                self._buffers.merge(operand, result)
+                self._buffers.of[result].elementwise |= not partial
 
-    def _merge(self, operand: int, result: int, partial: bool) -> None:
-        old, new = self._buffers.of[operand], self._buffers.of[result]
-        # Whoever is born later follows this result, and so the operand: all its uses end here. Not
-        # so for another branch, where the operand may be used while this result is not there.
-        if len(new.members) == 1 and self._uses.home[operand] == self._uses.home[result]:
-            old.live.remove(operand)
-        self._buffers.merge(operand, result)
-        self._buffers.of[result].elementwise |= not partial
+    def _retire(self, old: Buffer, operand: int, result: int) -> None:
+        """Stop comparing with what `result` overwrites.
+
+        Whoever is born later follows the result, and so all uses of what it overwrote. Not so in
+        another branch, where that may be used and the result is not there.
+        """
+        home, content = self._uses.home, self._contents(operand)
+        old.live = [
+            value
+            for value in old.live
+            if self._contents(value) != content or home[value] != home[result]
+        ]
+
+    def _contents(self, value: int) -> int:
+        """Return the value that `value` is a copy of, itself if of none."""
+        return self._copied.get(value, value)
 
     def _legal(self, old: Buffer, new: Buffer) -> bool:
         """Every pair may share bytes, at a price that is worth it; notes the price."""
         added: dict[int, set[Handover]] = {}
-        for a in old.live if len(new.members) == 1 else old.members:
+        # The newest first: where it is illegal, that is mostly due to what lives now.
+        for a in reversed(old.live if len(new.members) == 1 else old.members):
             for b in new.members:
+                if self._contents(a) == self._contents(b):
+                    continue  # copies may be alive together: neither is written over the other
                 later = b
                 found = self._lifetimes.ends_before(a, b)
                 if found is None:

@@ -61,11 +61,6 @@ class Lifetimes:
         self._uses = uses
         self._in_place = in_place
 
-    def apart(self, a: int, b: int) -> Handovers | None:
-        """Return what must be ordered for `a` and `b` to share bytes; None if they never may."""
-        found = self.ends_before(a, b)
-        return self.ends_before(b, a) if found is None else found
-
     def ends_before(self, a: int, b: int) -> Handovers | None:
         """Return what must be ordered for `b` to follow `a`; None where `a` is used too late."""
         uses = self._uses

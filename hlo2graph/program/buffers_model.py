@@ -73,7 +73,7 @@ def build_model(program: Program, serial: bool) -> Model:
         row = predecessors[handover.scope]
         row[handover.later] = (*row[handover.later], handover.earlier)
     temps = [_temp(uses, b) for b in buffers.all() if b.kind is AllocationKind.TEMP]
-    labels = dict.fromkeys(merger.added, Hazard.INPLACE)
+    labels = dict.fromkeys(merger.added.keys() | donor.labelled, Hazard.INPLACE)
     model = Model(uses, buffers, predecessors, temps, unshared, labels, tuple(donor.lines))
     _index(model)
     return model

@@ -37,17 +37,17 @@ Labels: TypeAlias = Mapping[tuple[str, Slice], Hazard]
 NO_LABELS: Labels = MappingProxyType({})
 SERIALIZE = "serialize"
 
-# Of several reasons for an edge, the one that would stand longest: what the program means before
-# what was asked for beside it, and both before what only saving memory made necessary.
+# Of several reasons for an edge, the one that would stand longest: what the program says before
+# what its buffers ask for, and last what only saving memory made necessary.
 _RANK = {
     hazard: rank
     for rank, hazard in enumerate(
         (
             Hazard.RAW,
-            Hazard.WAR,
-            Hazard.WAW,
             Hazard.CONTROL,
             Hazard.EFFECT,
+            Hazard.WAR,
+            Hazard.WAW,
             Hazard.INPLACE,
             Hazard.REUSE,
             Hazard.ORDER,
