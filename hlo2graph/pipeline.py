@@ -7,7 +7,7 @@ so tests see what users see. Nothing is turned into text unless somebody looks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import BackendError, InputError
@@ -19,6 +19,7 @@ from hlo2graph.hlo.printer import format_module
 from hlo2graph.options import (
     BACKENDS,
     MATMUL_PRECISIONS,
+    TARGETS,
     Observer,
     Options,
     PlanOptions,
@@ -28,12 +29,16 @@ from hlo2graph.passes.fuse import fuse
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
 from hlo2graph.program.buffers_text import format_buffers
+from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
 from hlo2graph.program.place_copies import place_copies
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.program_text import format_program
 from hlo2graph.program.text import format_plan
 from hlo2graph.program.thunks import Program
+
+if TYPE_CHECKING:
+    from hlo2graph.backends.cuda.executable import CudaExecutable
 
 Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
@@ -77,6 +82,9 @@ def plan(
         see(rewrite.__name__, module)
     lowered = lower(module)
     see("lower", lowered)
+    if chosen.fusion == "default":
+        lowered = drop_dead(lowered)
+        see("drop_dead", lowered)
     lowered = place_copies(lowered)
     see("place_copies", lowered)
     buffers = assign_buffers(
@@ -99,27 +107,67 @@ def compile(
     matmul_precision: str = "default",
     *,
     elided: str | None = None,
+    unroll_loops: str = "auto",
     filename: str = "<string>",
     observe: Observer | None = None,
     **options: Unpack[PlanOptions],
-) -> HostExecutable:
+) -> HostExecutable | CudaExecutable:
     """Return a callable that runs the program: leaves of the parameters in, result leaves out.
 
     backend: host, cuda, or auto, the best there is here.
     matmul_precision: what dots may round to on cuda; the host always computes in full.
     elided: stand-ins for constants that the text left out, zeros or random:SEED; None refuses
         such a program.
+    unroll_loops: which loops of a known trip count a cuda graph holds round by round: auto (short
+        ones), never, or those of at most so many rounds.
     Raises HloError, or BackendError where the backend is not there.
     """
     check_choice("backend", backend, BACKENDS)
     check_choice("matmul_precision", matmul_precision, MATMUL_PRECISIONS)
-    if backend == "cuda":
-        raise BackendError(
-            "this version has no cuda backend yet; --backend host runs the same plan with NumPy, "
-            "and `hlo2graph plan --target sm_90` shows the plan for a GPU"
-        )
+    if backend == "auto":
+        backend = best_backend()
+    if backend == "host":
+        made = plan(program, filename=filename, observe=observe, **options)
+        return HostExecutable(made, elided=elided)
+    target = cuda_target()
+    if not _is_planned(program):
+        options.setdefault("target", target)
     made = plan(program, filename=filename, observe=observe, **options)
-    return HostExecutable(made, elided=elided)
+    from hlo2graph.backends.cuda.executable import CudaExecutable
+
+    return CudaExecutable(made, elided=elided, unroll_loops=unroll_loops)
+
+
+def best_backend() -> str:
+    """Return cuda where a GPU answers, else host."""
+    try:
+        cuda_target()
+    except BackendError:
+        return "host"
+    return "cuda"
+
+
+def cuda_target() -> str:
+    """Return the target to plan for on the GPU that is here.
+
+    Raises:
+        BackendError: there is no GPU, or something that it takes to use it is missing.
+    """
+    from hlo2graph.backends.cuda.driver import open_device
+
+    arch = open_device().arch
+    known = [t for t in TARGETS if t.startswith("sm_")]
+    return arch if arch in known else max(t for t in known if _number(t) <= _number(arch))
+
+
+def _number(target: str) -> int:
+    return int(target.removeprefix("sm_"))
+
+
+def _is_planned(program: Module | Plan | str) -> bool:
+    return isinstance(program, Plan) or (
+        isinstance(program, str) and is_thunk_sequence(program)
+    )
 
 
 def _planned_before(

@@ -8,6 +8,7 @@ from hlo2graph.errors import UnsupportedError, VerifyError
 from hlo2graph.frontend import parse
 from hlo2graph.hlo import Computation, Instruction, Module, Shape
 from hlo2graph.hlo.dtype import F32
+from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
 from hlo2graph.program.lower_sequence import DEEPEST
 from hlo2graph.program.thunks import (
@@ -25,7 +26,8 @@ from hlo2graph.program.thunks import (
 
 def lowered(body: str, header: str = "", computations: str = "") -> Program:
     """Lower a module whose entry holds the lines `body`."""
-    return lower(parse(f"HloModule m{header}\n{computations}\nENTRY main {{\n{body}\n}}\n"))
+    text = f"HloModule m{header}\n{computations}\nENTRY main {{\n{body}\n}}\n"
+    return drop_dead(lower(parse(text)))
 
 
 def names(program: Program) -> list[str]:
@@ -180,6 +182,16 @@ def test_a_fusion_of_a_tuple_is_inlined():
         }""",
     )
     assert names(program) == ["n"]
+
+
+def test_lowering_itself_keeps_dead_code():
+    text = (
+        "HloModule m\nENTRY main { p = f32[4] parameter(0)\n dead = f32[4] negate(p)\n"
+        " ROOT r = f32[4] abs(p) }"
+    )
+    program = lower(parse(text))
+    assert [thunk.name for thunk in program.body.thunks] == ["dead", "r"]
+    assert [thunk.name for thunk in drop_dead(program).body.thunks] == ["r"]
 
 
 def test_dead_code_is_left_out_with_its_computations():

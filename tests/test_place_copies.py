@@ -13,6 +13,7 @@ from programs import Cells, groups, meaning, random_module
 
 from hlo2graph.frontend import parse
 from hlo2graph.program import place_inits, place_slots
+from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
 from hlo2graph.program.place_copies import place_copies
 from hlo2graph.program.thunks import Copy, Program, Sequence, Value
@@ -44,7 +45,7 @@ EXPECTED = {
 
 
 def placed(text: str) -> Program:
-    return place_copies(lower(parse(text)))
+    return place_copies(drop_dead(lower(parse(text))))
 
 
 def copies(sequence: Sequence[Value], where: str = "") -> Iterator[str]:

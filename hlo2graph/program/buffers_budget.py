@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hlo2graph.errors import InputError
 from hlo2graph.program.buffers_model import Model, Temp, peak
 from hlo2graph.program.buffers_pack import pack
@@ -9,6 +11,8 @@ from hlo2graph.program.buffers_place import Placement, Policy, place
 
 UNLIMITED = -1
 _SHARES = (1.0, 0.875, 0.75, 0.5, 0.25, 0.0)  # of the budget, to grow to before any reuse
+_FEW = (1, 3)
+_ENOUGH = 2  # placements that fit, of which the better one is taken
 _NAMED = 4  # buffers named where a budget cannot be met
 
 
@@ -21,26 +25,37 @@ def choose(model: Model, memory_budget: int | None, max_buffer_reuse: int) -> Pl
     """
     free = place(model, Policy())
     if memory_budget is None:
-        return (
-            free
-            if max_buffer_reuse == 0
-            else min(_reusing(model, free, max_buffer_reuse, [0]), key=_by_size)
-        )
+        if max_buffer_reuse == 0:
+            return free
+        return min(free, *_reusing(model, max_buffer_reuse, [0]), key=_by_size)
     if free.size <= memory_budget:
         return free
-    limits = [int(memory_budget * share) for share in _SHARES]
-    tried = _reusing(model, free, max_buffer_reuse or UNLIMITED, limits)
-    fitting = [placement for placement in tried if placement.size <= memory_budget]
+    return _fitting(model, free, memory_budget, max_buffer_reuse or UNLIMITED)
+
+
+def _fitting(model: Model, free: Placement, budget: int, reuse: int) -> Placement:
+    least = free.size
+    fitting: list[Placement] = []
+    for placement in _reusing(model, reuse, [int(budget * share) for share in _SHARES]):
+        least = min(least, placement.size)
+        if placement.size <= budget:
+            fitting.append(placement)
+        if len(fitting) == _ENOUGH:
+            break
     if not fitting:
-        raise _too_small(model, memory_budget, min(placement.size for placement in tried))
+        raise _too_small(model, budget, least)
     return min(fitting, key=_by_path)
 
 
-def _reusing(model: Model, free: Placement, reuse: int, limits: list[int]) -> list[Placement]:
-    found = [free, *(place(model, Policy(reuse, limit)) for limit in limits)]
+def _reusing(model: Model, reuse: int, limits: list[int]) -> Iterator[Placement]:
+    """Yield placements, roughly those that reuse least first."""
+    for limit in limits:
+        yield place(model, Policy(reuse, limit))
     if reuse == UNLIMITED:
-        found.append(place(model, Policy(reuse, offsets=pack(model))))
-    return found
+        # Few handovers often fragment the arena less than as many as there can be.
+        for few in _FEW:
+            yield place(model, Policy(few))
+        yield place(model, Policy(reuse, offsets=pack(model)))
 
 
 def _by_size(placement: Placement) -> tuple[int, int, int]:

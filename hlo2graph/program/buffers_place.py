@@ -214,7 +214,7 @@ class _Placer:
 
 
 def _settled(space: Space, start: int, size: int) -> _Choice:
-    blocks = tuple(b for b in space if b.start < start + size and start < b.end)
+    blocks = space.within(start, start + size)
     assert sum(min(b.end, start + size) - max(b.start, start) for b in blocks) == size
     return _Choice(0, 0, 0, 0, start, blocks)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hlo2graph.program.order import PartialOrder
 
-CONSIDERED = 128  # blocks looked at for one value; bounds the cost where thousands are free
+CONSIDERED = 64  # blocks looked at for one value; bounds the cost where thousands are free
 
 
 class Debt(NamedTuple):
@@ -37,11 +38,13 @@ class Block(NamedTuple):
 
 
 class Space:
-    """The free blocks of one sequence, found by the last thunk that used each."""
+    """The free blocks of one sequence, found by the last thunk that used each or by address."""
 
     def __init__(self, blocks: Iterable[Block] = ()) -> None:
         self._by_last: dict[int, list[Block]] = {}  # 0: not used in this sequence; p + 1: by p
         self._last = 0  # a bit for each key
+        self._starts: list[int] = []
+        self._at: dict[int, Block] = {}
         for block in blocks:
             self.add(block)
 
@@ -51,6 +54,8 @@ class Space:
             last = block.mask.bit_length()
             self._by_last.setdefault(last, []).append(block)
             self._last |= 1 << last
+            insort(self._starts, block.start)
+            self._at[block.start] = block
 
     def take(self, blocks: Iterable[Block], start: int, end: int) -> None:
         """Let [start, end) of `blocks` be in use; what they have beyond stays free."""
@@ -60,6 +65,8 @@ class Space:
             rest.remove(block)
             if not rest:
                 self._last &= ~(1 << last)
+            del self._starts[bisect_left(self._starts, block.start)]
+            del self._at[block.start]
             self.add(block._replace(end=min(block.end, start)))
             self.add(block._replace(start=max(block.start, end)))
 
@@ -87,9 +94,15 @@ class Space:
             found += (b for b in blocks if times < 0 or b.spent < times)
         return found
 
+    def within(self, start: int, end: int) -> tuple[Block, ...]:
+        """Return the blocks that have bytes of [start, end), by address."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        last = bisect_left(self._starts, end)
+        found = (self._at[at] for at in self._starts[first:last])
+        return tuple(block for block in found if block.end > start)
+
     def __iter__(self) -> Iterator[Block]:
-        for blocks in self._by_last.values():
-            yield from blocks
+        return (self._at[start] for start in self._starts)
 
 
 def runs(blocks: Iterable[Block]) -> list[list[Block]]:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from hlo2graph.hlo import AnyShape, Instruction, Module, Shape
 from hlo2graph.hlo.aliases import io_aliases
 from hlo2graph.program.lower_calls import study_calls
-from hlo2graph.program.lower_dead import without_dead
 from hlo2graph.program.lower_kernels import KernelPool
 from hlo2graph.program.lower_leaf import Leaf, Leaves, leaf_names
 from hlo2graph.program.lower_nested import lower_sequence
@@ -49,7 +48,7 @@ def lower(module: Module) -> Program:
     leaves = lower_sequence(builder, module.entry, arguments, "")
     results = [leaf for leaf in leaves if not leaf.is_token]
     params = tuple(map(builder.buffer, given))
-    body = without_dead(builder.sequence(params, tuple(map(builder.buffer, results))))
+    body = builder.sequence(params, tuple(map(builder.buffer, results)))
     used = {value.id for value in _used(body)}
     return Program(
         name=module.name,

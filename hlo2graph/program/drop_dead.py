@@ -1,14 +1,20 @@
-"""Taking out what nothing needs: thunks, and the leaves of loops and conditionals."""
+"""Taking out what nothing needs: thunks, and the leaves of loops and conditionals.
+
+A stage of its own, which `--fuse none` leaves out: there a plan shows all that the module says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from hlo2graph.hlo import Computation
 from hlo2graph.program.thunks import (
     Collective,
     Conditional,
     Kernel,
+    Library,
+    Program,
     Sequence,
     Thunk,
     Value,
@@ -17,12 +23,39 @@ from hlo2graph.program.thunks import (
 from hlo2graph.program.uses import nested, reads, writes
 
 
-def without_dead(body: Sequence[Value]) -> Sequence[Value]:
-    """Return `body` without all that neither reaches a result nor has an effect.
+def drop_dead(program: Program) -> Program:
+    """Return `program` without all that neither reaches a result nor has an effect.
 
     A leaf of loop state stays where the loop's result is used or something in the loop needs it.
     """
-    return _Rebuild(_Needs(body)).sequence(body)
+    body = _Rebuild(_Needs(program.body)).sequence(program.body)
+    used = {value.id for value in (*body.results, *(r for t in body.thunks for r in reads(t)))}
+    constants = tuple(held for held in program.constants if held[0].id in used)
+    called = _called(body, program.computations)
+    computations = {k: c for k, c in program.computations.items() if k in called}
+    return replace(program, body=body, constants=constants, computations=computations)
+
+
+def _called(body: Sequence[Value], computations: Mapping[str, Computation]) -> set[str]:
+    """Return the names of all computations that thunks run, and of those that these call."""
+    found: set[str] = set()
+    pending = [name for thunk in body.thunks for name in _runs(thunk)]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += [c for i in computations[name].instructions for c in i.called()]
+    return found
+
+
+def _runs(thunk: Thunk[Value]) -> Iterator[str]:
+    match thunk:
+        case Kernel() | Library() | Collective():
+            yield thunk.computation
+        case _:
+            for _, inner in nested(thunk):
+                for held in inner.thunks:
+                    yield from _runs(held)
 
 
 class _Needs:
