@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,38 +14,45 @@ if TYPE_CHECKING:
 PATIENCE = 1.0  # seconds before anything shows
 
 
-@contextmanager
-def progress(doing: str) -> Iterator[Callable[[str], None]]:
-    """Show `doing` once it takes long; call what is yielded to say what it has come to.
+class Progress:
+    """A line on stderr, once there has been enough waiting; none where that is no terminal."""
 
-    Shows nothing where stderr is no terminal.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    said = doing
-    shown: Status | None = None
+    def __init__(self, doing: str) -> None:
+        self._doing = self._said = doing
+        self._shown: Status | None = None
+        self._timer = threading.Timer(PATIENCE, self._show)
+        self._timer.daemon = True
+        if sys.stderr.isatty():
+            self._timer.start()
 
-    def show() -> None:
-        nonlocal shown
+    def say(self, what: str) -> None:
+        """Say what it has come to."""
+        self._said = f"{self._doing}: {what}"
+        if self._shown is not None:
+            self._shown.update(self._said)
+
+    def hold(self) -> None:
+        """Stop for good: from here on time is measured, and nothing else may take any."""
+        if self._timer.is_alive():
+            self._timer.cancel()
+            self._timer.join()
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
+
+    def _show(self) -> None:
         from rich.console import Console
 
-        shown = Console(stderr=True).status(said)
+        shown = Console(stderr=True).status(self._said)
         shown.start()
+        self._shown = shown
 
-    def say(what: str) -> None:
-        nonlocal said
-        said = f"{doing}: {what}"
-        if shown is not None:
-            shown.update(said)
 
-    timer = threading.Timer(PATIENCE, show)
-    timer.daemon = True
-    timer.start()
+@contextmanager
+def progress(doing: str) -> Iterator[Progress]:
+    """Show `doing` while the body runs."""
+    shown = Progress(doing)
     try:
-        yield say
+        yield shown
     finally:
-        timer.cancel()
-        timer.join()
-        if shown is not None:
-            shown.stop()
+        shown.hold()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-import hlo2graph
 from hlo2graph.cli import units
 from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file
 from hlo2graph.cli.options import dump_option, file_argument, json_option, planning_options
-from hlo2graph.cli.progress import progress
+from hlo2graph.cli.progress import Progress, progress
 from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, REFERENCES, PlanOptions
 
 if TYPE_CHECKING:
+    from hlo2graph.backends.host import HostExecutable
     from hlo2graph.hlo import Module
     from hlo2graph.inspect.report import RunReport, Stage
     from hlo2graph.inspect.session import Wishes
@@ -205,39 +205,53 @@ def command(
 
 def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
     """Compile, run, check and measure one module."""
-    from hlo2graph.frontend.thunks import is_thunk_sequence
     from hlo2graph.inspect.arrays import save_outputs
     from hlo2graph.inspect.session import run_session
 
-    parse, make_plan, load = hlo2graph.parse, hlo2graph.plan, hlo2graph.compile  # loads them
     stages: list[Stage] = []
-    program: Module | str = part.text
-    with progress(part.filename) as say:
-        if not is_thunk_sequence(part.text):
-            with _timed("parse", stages, say):
-                program = parse(part.text, part.filename, verify=False)
-        with _timed("plan", stages, say):
-            plan = make_plan(
-                program, filename=part.filename, observe=observe, **options["planning"]
-            )
-        with _timed("load", stages, say):
-            executable = load(
-                plan, options["backend"], options["matmul_precision"], elided=options["elided"]
-            )
-        say("run")
-        args, all_given = _arguments(plan, options)
+    elided = options["elided"]
+    with progress(part.filename) as shown:
+        module, executable = _compiled(part, observe, options, stages, shown)
+        shown.say("run")
+        args, all_given = _arguments(executable.plan, options)
         report, results = run_session(
             executable,
             args,
-            _wishes(options),
-            module=None if isinstance(program, str) or options["elided"] else program,
+            _wishes(options, shown),
+            module=None if elided else module,
             stages=tuple(stages),
-            settings=(f"elided {options['elided']}",) if options["elided"] else (),
+            settings=(f"elided {elided}",) if elided else (),
             inputs_given=all_given,
         )
     if options["save_outputs"]:
         save_outputs(Path(options["save_outputs"]), results)
     return report
+
+
+def _compiled(
+    part: Input,
+    observe: Observer | None,
+    options: _Options,
+    stages: list[Stage],
+    shown: Progress,
+) -> tuple[Module | None, HostExecutable]:
+    """Return the module, which a thunk sequence has none of, and what runs it."""
+    from hlo2graph.frontend.thunks import is_thunk_sequence
+    from hlo2graph.pipeline import compile, parse, plan
+
+    module = None
+    if not is_thunk_sequence(part.text):
+        with _timed("parse", stages, shown):
+            module = parse(part.text, part.filename, verify=False)
+    with _timed("plan", stages, shown):
+        made = plan(
+            module or part.text, filename=part.filename, observe=observe, **options["planning"]
+        )
+    with _timed("load", stages, shown):
+        executable = compile(
+            made, options["backend"], options["matmul_precision"], elided=options["elided"]
+        )
+    return module, executable
 
 
 def _arguments(plan: Plan, options: _Options) -> tuple[list[Array], bool]:
@@ -250,7 +264,7 @@ def _arguments(plan: Plan, options: _Options) -> tuple[list[Array], bool]:
     return [found.get(at, array) for at, array in enumerate(drawn)], len(found) == len(drawn)
 
 
-def _wishes(options: _Options) -> Wishes:
+def _wishes(options: _Options, shown: Progress) -> Wishes:
     from hlo2graph.inspect.session import Wishes, default_threads
     from hlo2graph.inspect.timing import Budget
 
@@ -264,6 +278,7 @@ def _wishes(options: _Options) -> Wishes:
         seed=options["seed"],
         threads=options["threads"] or default_threads(),
         budget=budget if options["duration"] else None,
+        before_timing=shown.hold,
     )
 
 
@@ -275,10 +290,10 @@ def _slower(report: RunReport, factor: float) -> bool:
 
 
 @contextmanager
-def _timed(stage: str, stages: list[Stage], say: Callable[[str], None]) -> Iterator[None]:
+def _timed(stage: str, stages: list[Stage], shown: Progress) -> Iterator[None]:
     from hlo2graph.inspect.report import Stage
 
-    say(stage)
+    shown.say(stage)
     start = perf_counter()
     yield
     stages.append(Stage(stage, perf_counter() - start))

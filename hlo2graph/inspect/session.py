@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from hlo2graph.inspect.reference import host_results, pinned_results
 from hlo2graph.inspect.report import RunReport, Stage
 from hlo2graph.inspect.self_check import Check, check_orders
 from hlo2graph.inspect.summary import summarise_result
-from hlo2graph.inspect.timing import Budget, measure
+from hlo2graph.inspect.timing import Budget, Timings, measure
 from hlo2graph.inspect.xla import xla_results
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Plan
@@ -31,6 +31,7 @@ class Wishes:
 
     reference: host, xla or none. relative, absolute: tolerances in place of the table's.
     seed: of random inputs and orders. threads: of the pool. budget: None measures nothing.
+    before_timing: called before time is measured, to silence whatever else takes any.
     """
 
     reference: str = "host"
@@ -39,6 +40,7 @@ class Wishes:
     seed: int = 0
     threads: int = 2
     budget: Budget | None = None
+    before_timing: Callable[[], None] = lambda: None
 
 
 def run_session(
@@ -68,14 +70,17 @@ def run_session(
         results=tuple(summarise_result(b.name, b.shape, array) for b, array in named),
         checks=_checks(executable, args, results, wishes, module),
         stages=stages,
-        timings=(
-            measure(HostRunner(executable, args, threads=wishes.threads), wishes.budget)
-            if wishes.budget
-            else None
-        ),
+        timings=_timings(executable, args, wishes),
         settings=settings,
     )
     return report, results
+
+
+def _timings(executable: HostExecutable, args: Sequence[Array], wishes: Wishes) -> Timings | None:
+    if wishes.budget is None:
+        return None
+    wishes.before_timing()
+    return measure(HostRunner(executable, args, threads=wishes.threads), wishes.budget)
 
 
 def default_threads() -> int:
@@ -96,20 +101,31 @@ def _checks(
 ) -> tuple[Check, ...]:
     if wishes.reference == "none":
         return ()
-    checks = check_orders(executable, args, results, seed=wishes.seed, threads=wishes.threads)
+    orders = check_orders(executable, args, results, seed=wishes.seed, threads=wishes.threads)
+    return (*check_reference(executable.plan, args, results, wishes, module), *orders)
+
+
+def check_reference(
+    plan: Plan,
+    args: Sequence[Array],
+    results: Sequence[Array],
+    wishes: Wishes,
+    module: Module | None,
+) -> tuple[Check, ...]:
+    """Compare results with the reference that was asked for; without a module there is none."""
     if module is None:
         if wishes.reference == "xla":
             raise InputError("--reference xla needs HLO; a thunk sequence cannot be given to XLA")
-        return checks
+        return ()
     if wishes.reference == "xla":
         against, want = "XLA:CPU", xla_results(module, args)
     else:
         against, want = "the program evaluated as written", host_results(module, args)
-    held = _held_against(want, executable.plan, results, wishes, pinned_results(module))
+    held = _held_against(want, plan, results, wishes, pinned_results(module))
     loose = len(results) - len(held)
     if loose:
         against += f" (but for {plural(loose, 'result')}: rng gives other bits elsewhere)"
-    return (*((Check.of(against, held),) if held else ()), *checks)
+    return (Check.of(against, held),) if held else ()
 
 
 def _held_against(
