@@ -24,8 +24,10 @@ def choose(model: Model, memory_budget: int | None, max_buffer_reuse: int) -> Pl
     Raises InputError where the budget is too small.
     """
     free = place(model, Policy())
+    if model.serial:
+        free = min(free, _packed(model), key=_by_size)
     if memory_budget is None:
-        if max_buffer_reuse == 0:
+        if max_buffer_reuse == 0 or model.serial:
             return free
         return min(free, *_reusing(model, max_buffer_reuse, [0]), key=_by_size)
     if free.size <= memory_budget:
@@ -34,9 +36,11 @@ def choose(model: Model, memory_budget: int | None, max_buffer_reuse: int) -> Pl
 
 
 def _fitting(model: Model, free: Placement, budget: int, reuse: int) -> Placement:
+    hopeless = model.serial or budget < peak(model)[0]
+    limits = [0] if hopeless else [int(budget * share) for share in _SHARES]
     least = free.size
     fitting: list[Placement] = []
-    for placement in _reusing(model, reuse, [int(budget * share) for share in _SHARES]):
+    for placement in _reusing(model, reuse, limits):
         least = min(least, placement.size)
         if placement.size <= budget:
             fitting.append(placement)
@@ -55,7 +59,11 @@ def _reusing(model: Model, reuse: int, limits: list[int]) -> Iterator[Placement]
         # Few handovers often fragment the arena less than as many as there can be.
         for few in _FEW:
             yield place(model, Policy(few))
-        yield place(model, Policy(reuse, offsets=pack(model)))
+        yield _packed(model)
+
+
+def _packed(model: Model) -> Placement:
+    return place(model, Policy(UNLIMITED, offsets=pack(model)))
 
 
 def _by_size(placement: Placement) -> tuple[int, int, int]:

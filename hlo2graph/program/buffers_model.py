@@ -51,6 +51,7 @@ class Model:
     unshared: int  # bytes of the arena without in-place and reuse
     labels: dict[int, Hazard]
     aliases: tuple[str, ...]
+    serial: bool
     births: dict[tuple[int, int], list[Temp]] = field(default_factory=dict)
     deaths: dict[tuple[int, int], list[Temp]] = field(default_factory=dict)
     occupied: frozenset[int] = frozenset()  # scopes that have buffers of their own, or inside
@@ -74,7 +75,7 @@ def build_model(program: Program, serial: bool) -> Model:
         row[handover.later] = (*row[handover.later], handover.earlier)
     temps = [_temp(uses, b) for b in buffers.all() if b.kind is AllocationKind.TEMP]
     labels = dict.fromkeys(merger.added.keys() | donor.labelled, Hazard.INPLACE)
-    model = Model(uses, buffers, predecessors, temps, unshared, labels, tuple(donor.lines))
+    model = Model(uses, buffers, predecessors, temps, unshared, labels, tuple(donor.lines), serial)
     _index(model)
     return model
 
