@@ -141,15 +141,22 @@ def test_planning_options_do_not_apply_to_a_plan():
         h2g.plan(h2g.plan(ADD), max_buffer_reuse=-1)
 
 
-def test_no_cuda_backend_says_so():
-    with pytest.raises(BackendError, match="--backend host"):
+def test_auto_takes_what_is_there(monkeypatch):
+    def no_gpu():
+        raise BackendError("no driver here")
+
+    monkeypatch.setattr("hlo2graph.pipeline.cuda_target", no_gpu)
+    assert type(h2g.compile(ADD)).__name__ == "HostExecutable"
+    with pytest.raises(BackendError, match="no driver here"):
         h2g.compile(ADD, backend="cuda")
 
 
 def test_observer_sees_the_stages_in_order():
     seen: list[str] = []
     h2g.plan(ADD, target="sm_90", observe=lambda name, text: seen.append(name) or text[0])
-    assert seen == ["parse", "verify", "fuse", "lower", "place_copies", "buffers", "plan"]
+    assert seen == [
+        *("parse", "verify", "fuse", "lower", "drop_dead", "place_copies", "buffers", "plan")
+    ]
 
 
 def test_target_decides_fusion_unless_told():

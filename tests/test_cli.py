@@ -16,6 +16,7 @@ from conftest import REFUSED, ROOT, SAMPLES
 from hlo2graph.cli import units
 from hlo2graph.cli.files import SEPARATOR, write_whole
 from hlo2graph.cli.main import main
+from hlo2graph.errors import BackendError
 from hlo2graph.inspect.timing import ModeTiming
 
 ADD = """\
@@ -244,11 +245,12 @@ def test_dump_writes_every_stage(cli, add, tmp_path):
         "02_verify.txt",
         "03_fuse.txt",
         "04_lower.txt",
-        "05_place_copies.txt",
-        "06_buffers.txt",
-        "07_plan.txt",
+        "05_drop_dead.txt",
+        "06_place_copies.txt",
+        "07_buffers.txt",
+        "08_plan.txt",
     ]
-    assert (tmp_path / "d" / "07_plan.txt").read_text() == cli("plan", add, "--target", "sm_90")[1]
+    assert (tmp_path / "d" / "08_plan.txt").read_text() == cli("plan", add, "--target", "sm_90")[1]
 
 
 # ***** errors *****
@@ -322,10 +324,13 @@ def test_positions_hold_in_a_later_module(cli, tmp_path):
     assert f"{path}:12:" in err
 
 
-def test_no_cuda_backend_exits_with_3(cli, add):
-    code, out, err = cli("run", add, "--backend", "cuda")
-    assert (code, out) == (3, "")
-    assert "--backend host" in err
+def test_no_gpu_exits_with_3(cli, add, monkeypatch):
+    def no_gpu():
+        raise BackendError("no driver here")
+
+    monkeypatch.setattr("hlo2graph.pipeline.cuda_target", no_gpu)
+    assert cli("run", add, "--backend", "cuda") == (3, "", "error: no driver here\n")
+    assert cli("run", add, *QUICK)[0] == 0
 
 
 def test_planning_flags_with_a_thunk_sequence(cli, add, tmp_path):
