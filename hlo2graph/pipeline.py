@@ -165,9 +165,7 @@ def _number(target: str) -> int:
 
 
 def _is_planned(program: Module | Plan | str) -> bool:
-    return isinstance(program, Plan) or (
-        isinstance(program, str) and is_thunk_sequence(program)
-    )
+    return isinstance(program, Plan) or (isinstance(program, str) and is_thunk_sequence(program))
 
 
 def _planned_before(

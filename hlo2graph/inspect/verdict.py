@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from hlo2graph.inspect.figures import time_text
 from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
 
@@ -14,6 +16,61 @@ def host_verdict(timings: Timings, thunks: int, width: int) -> tuple[str, ...]:
     ratio = timings.ratios[timings.modes.index(graph)]
     compared = _comparison(ratio, serial, graph, timings.rounds)
     return (f"{compared} {_reason(ratio, serial, thunks, width)}", *doubts(timings))
+
+
+def cuda_verdict(timings: Timings, built: float, width: int) -> tuple[str, ...]:
+    """Say what the graph bought over the serial stream and over its own nodes in a chain.
+
+    `built` are the seconds that building, instantiating and uploading the graph took.
+    """
+    serial, chain, graph = (timings[name] for name in ("serial", "chain", "graph"))
+    ratio = timings.ratios[timings.modes.index(graph)]
+    if timings.rounds < 2 or not (ratio.is_faster or ratio.is_slower):
+        return (f"No difference that {timings.rounds} rounds can tell ({interval(ratio)}x).",)
+    return (
+        f"{_worth(ratio, serial, graph, built)} {_bound(serial)} {_overlap(chain, graph, width)}",
+    )
+
+
+def _worth(ratio: Ratio, serial: ModeTiming, graph: ModeTiming, built: float) -> str:
+    if ratio.is_slower:
+        return (
+            f"The graph is slower: it takes {1 / ratio.value:.2f} times as long as the serial "
+            f"stream ({1 / ratio.high:.2f} to {1 / ratio.low:.2f})."
+        )
+    saved = serial.median - graph.median
+    runs = ceil(built / saved) if saved > 0 else 0
+    return (
+        f"The graph is worth it: {ratio.value:.2f} times as fast as the serial stream "
+        f"({interval(ratio)}), {time_text(saved)} less a run; its {time_text(built)} of building "
+        f"are paid for after {runs:,} run{'s' * (runs != 1)}."
+    )
+
+
+def _bound(serial: ModeTiming) -> str:
+    """Compare what the host takes to enqueue the serial stream with what the device does of it."""
+    enqueue, device = serial.enqueue or 0.0, serial.device or 0.0
+    if enqueue > device:
+        return (
+            f"The serial stream is launch-bound: the host takes {time_text(enqueue)} to enqueue "
+            f"what the device runs in {time_text(device)}."
+        )
+    return (
+        f"The serial stream is device-bound: the device takes {time_text(device)}, the host "
+        f"{time_text(enqueue)} to enqueue it."
+    )
+
+
+def _overlap(chain: ModeTiming, graph: ModeTiming, width: int) -> str:
+    if width <= 1:
+        return "The thunks form one chain: there is nothing to overlap."
+    if not chain.device or not graph.device:
+        return ""
+    times = chain.device / graph.device
+    return (
+        f"Of up to {width} thunks side by side the device made {times:.2f} times the speed of the "
+        f"same nodes in a chain."
+    )
 
 
 def doubts(timings: Timings) -> tuple[str, ...]:

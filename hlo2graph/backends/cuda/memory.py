@@ -161,7 +161,8 @@ def read_array(address: int, shape: Shape) -> Array:
     laid_out = np.empty(tuple(shape.dims[d] for d in order), shape.dtype.numpy)
     if shape.elements:
         call(cuda.cuMemcpyDtoH, laid_out.ctypes.data, address, laid_out.nbytes)
-    return np.ascontiguousarray(laid_out.transpose(np.argsort(order) if order else ()))
+    logical = laid_out.transpose(np.argsort(order)) if order else laid_out
+    return np.ascontiguousarray(logical).reshape(shape.dims)  # it makes scalars vectors of one
 
 
 def strides_of(shape: Shape) -> tuple[int, ...]:

@@ -84,16 +84,13 @@ class SerialStream:
     def enqueue(self, gate: Gate | None = None) -> None:
         """Enqueue one run; where the host steers a loop or branch, most of it is run by then.
 
-        A closed `gate` is opened as soon as the host must wait, or the stream's queue is full, and
-        at the end.
+        A closed `gate` is opened as soon as the host must wait, or the stream's queue is full.
         """
         self._gate = gate
         for at, call in enumerate(self._calls):
             if at == QUEUE and gate is not None:
                 gate.open()
             call()
-        if gate is not None:
-            gate.open()
 
     def _open(self) -> None:
         if self._gate is not None:

@@ -48,6 +48,7 @@ def _refused(
         spec = OPS[instr.opcode]
         if reason := spec.why_not(instr):
             yield instr, reason
+            continue
         match spec.device:
             case NoDevice(reason):
                 yield instr, reason

@@ -1,0 +1,83 @@
+"""One run of a program on CUDA: results, checks on the device and against a reference; timings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hlo2graph.backends.cuda.executable import CudaExecutable
+from hlo2graph.hlo import Module
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.cuda_runner import CudaRunner
+from hlo2graph.inspect.device_check import check_device, poisoned_run
+from hlo2graph.inspect.report import RunReport, Stage
+from hlo2graph.inspect.self_check import Check
+from hlo2graph.inspect.session import Wishes, check_reference
+from hlo2graph.inspect.summary import summarise_result
+from hlo2graph.inspect.timing import Budget, measure
+from hlo2graph.inspect.verdict import cuda_verdict
+from hlo2graph.ops.spec import Array
+from hlo2graph.program.stats import plan_stats
+
+GRAPH_STAGES = ("build", "instantiate", "upload")
+
+
+def run_cuda_session(
+    executable: CudaExecutable,
+    args: Sequence[Array],
+    wishes: Wishes,
+    *,
+    module: Module | None,
+    stages: tuple[Stage, ...] = (),
+    settings: tuple[str, ...] = (),
+    inputs_given: bool = False,
+) -> tuple[RunReport, tuple[Array, ...]]:
+    """Run and check; return the report and the results."""
+    plan, device = executable.plan, executable.device
+    results, checks = _results(executable, args, wishes, module)
+    named = zip(plan.outputs, results, strict=True)
+    report = RunReport(
+        plan=plan,
+        stats=plan_stats(plan),
+        backend="cuda",
+        machine=f"{device.name}, {device.arch}, driver {device.driver_text}",
+        seed=None if inputs_given else wishes.seed,
+        results=tuple(summarise_result(b.name, b.shape, array) for b, array in named),
+        checks=checks,
+        stages=(*stages, *(Stage(name, seconds) for name, seconds in executable.stages)),
+        settings=settings,
+        verdict=tuple(f"{note[0].upper()}{note[1:]}." for note in executable.notes),
+    )
+    return report, results
+
+
+def timed_on_cuda(
+    report: RunReport,
+    executable: CudaExecutable,
+    args: Sequence[Array],
+    budget: Budget,
+    *,
+    cold_l2: bool = False,
+) -> RunReport:
+    """Return the report with timings: serial stream, chain graph, graph."""
+    timings = measure(CudaRunner(executable, args, cold_l2=cold_l2), budget)
+    built = sum(seconds for name, seconds in executable.stages if name in GRAPH_STAGES)
+    return replace(
+        report,
+        timings=timings,
+        settings=(*report.settings, *(("cold L2",) if cold_l2 else ())),
+        verdict=(*report.verdict, *cuda_verdict(timings, built, report.stats.width)),
+    )
+
+
+def _results(
+    executable: CudaExecutable, args: Sequence[Array], wishes: Wishes, module: Module | None
+) -> tuple[tuple[Array, ...], tuple[Check, ...]]:
+    if wishes.reference == "none":
+        return poisoned_run(executable, "graph", args), ()
+    others = random_inputs(executable.plan.inputs, wishes.seed + 1)
+    results, checks = check_device(executable, args, others)
+    return results, (
+        *check_reference(executable.plan, args, results, wishes, module),
+        *checks,
+    )

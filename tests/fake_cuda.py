@@ -1,0 +1,428 @@
+"""A CUDA driver that runs on the host: memory is host memory, kernels are evaluated with NumPy.
+
+It executes graphs as CUDA would, in a random order that the dependencies allow, conditional nodes
+included, and refuses what CUDA refuses: a dependency given twice, a node of another graph, a
+conditional handle of another graph, an empty body on an old driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from random import Random
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+from cuda.bindings import driver as real
+
+from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.ops.evaluate import HostEvaluator
+
+OK = real.CUresult.CUDA_SUCCESS
+BAD = real.CUresult.CUDA_ERROR_INVALID_VALUE
+KINDS = real.CUgraphConditionalNodeType
+
+
+@dataclass
+class Node:
+    id: int
+    graph: int
+    after: tuple
+    kind: str
+    run: object = None
+    name: str = ""
+    handle: int = 0
+    bodies: tuple = ()
+    conditional: object = None
+
+
+@dataclass
+class Graph:
+    id: int
+    nodes: dict = field(default_factory=dict)
+    is_body: bool = False
+
+
+class FakeDriver:
+    """Stands for `cuda.bindings.driver`; what it does not have is the real module's."""
+
+    memory: ClassVar[dict] = {}  # of all fakes: one may free what an earlier one allocated
+
+    def __init__(self, version: int = 13000, seed: int = 0) -> None:
+        self.version = version
+        self.rng = Random(seed)
+        self.functions: dict[int, str] = {}
+        self.graphs: dict[int, Graph] = {}
+        self.execs: dict[int, int] = {}
+        self.handles: dict[int, int] = {}  # handle -> graph
+        self.conditions: dict[int, int] = {}
+        self.launched: list[str] = []
+        self.api: list[str] = []
+        self.fail: dict[str, object] = {}
+        self._count = 1000
+        self.shapes: dict[str, tuple] = {}
+        self.evaluator = None
+
+    def __getattr__(self, name: str):
+        return getattr(real, name)
+
+    def load(self, plan) -> None:
+        """Know the kernels of `plan`."""
+        self.evaluator = HostEvaluator(plan.computations)
+        for key, source in kernels_of(plan).items():
+            computation = plan.computations[key.computation]
+            shapes = [leaf for p in computation.parameters for leaf in p.shape.leaves()]
+            self.shapes[source.name] = (
+                key.computation,
+                shapes,
+                list(computation.result.shape.leaves()),
+            )
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    # ---- device -------------------------------------------------------------------------------
+
+    def cuInit(self, flags):
+        return (OK,)
+
+    def cuDeviceGetCount(self):
+        return OK, 1
+
+    def cuDeviceGet(self, ordinal):
+        return OK, real.CUdevice(ordinal)
+
+    def cuDevicePrimaryCtxRetain(self, device):
+        return OK, real.CUcontext(7)
+
+    def cuCtxSetCurrent(self, context):
+        return (OK,)
+
+    def cuDeviceGetAttribute(self, which, device):
+        names = real.CUdevice_attribute
+        major = names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        minor = names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+        return OK, {major: 9, minor: 0}.get(which, 1024)
+
+    def cuDeviceGetName(self, length, device):
+        return OK, b"Fake GPU\0\0"
+
+    def cuDriverGetVersion(self):
+        return OK, self.version
+
+    def cuDeviceTotalMem(self, device):
+        return OK, 1 << 30
+
+    def cuDeviceGraphMemTrim(self, device):
+        self.api.append("cuDeviceGraphMemTrim")
+        return (OK,)
+
+    def cuGetErrorString(self, status):
+        return OK, b"words"
+
+    # ---- memory -------------------------------------------------------------------------------
+
+    def _allocate(self, size):
+        block = (ctypes.c_ubyte * (size + 256))()
+        address = -(-ctypes.addressof(block) // 256) * 256
+        self.memory[address] = block
+        return address
+
+    def cuMemAlloc(self, size):
+        return OK, real.CUdeviceptr(self._allocate(size))
+
+    def cuMemFree(self, address):
+        del self.memory[int(address)]
+        return (OK,)
+
+    def cuMemHostAlloc(self, size, flags):
+        return OK, self._allocate(size)
+
+    def cuMemHostGetDevicePointer(self, address, flags):
+        return OK, real.CUdeviceptr(address)
+
+    def cuMemFreeHost(self, address):
+        del self.memory[int(address)]
+        return (OK,)
+
+    def cuMemcpyHtoD(self, target, source, size):
+        ctypes.memmove(int(target), int(source), size)
+        return (OK,)
+
+    cuMemcpyDtoH = cuMemcpyDtoD = cuMemcpyHtoD
+
+    def cuMemcpyDtoDAsync(self, target, source, size, stream):
+        return self.cuMemcpyHtoD(target, source, size)
+
+    def cuMemsetD32Async(self, target, value, count, stream):
+        self._fill(int(target), value, 4, count)
+        return (OK,)
+
+    def cuMemsetD8Async(self, target, value, count, stream):
+        self._fill(int(target), value, 1, count)
+        return (OK,)
+
+    def _fill(self, target, value, size, count):
+        array = (ctypes.c_ubyte * (size * count)).from_address(target)
+        np.frombuffer(array, f"u{size}")[:] = value
+
+    # ---- streams, events, modules --------------------------------------------------------------
+
+    def cuStreamCreate(self, flags):
+        return OK, real.CUstream(self._next())
+
+    def cuStreamSynchronize(self, stream):
+        return (OK,)
+
+    cuStreamDestroy = cuEventDestroy = cuEventSynchronize = cuModuleUnload = cuStreamSynchronize
+
+    def cuEventCreate(self, flags):
+        return OK, real.CUevent(self._next())
+
+    def cuEventRecord(self, event, stream):
+        return (OK,)
+
+    def cuEventElapsedTime(self, start, end):
+        return OK, 0.001
+
+    def cuStreamWaitEvent(self, stream, event, flags):
+        return (OK,)
+
+    def cuModuleLoadData(self, image):
+        return OK, real.CUmodule(self._next())
+
+    def cuModuleGetFunction(self, module, name):
+        known = {id: found for found, id in ((v, k) for k, v in self.functions.items())}
+        for id, found in known.items():
+            if found == name.decode():
+                return OK, real.CUfunction(id)
+        id = self._next()
+        self.functions[id] = name.decode()
+        return OK, real.CUfunction(id)
+
+    def cuFuncSetAttribute(self, function, attribute, value):
+        return (OK,)
+
+    # ---- kernels ------------------------------------------------------------------------------
+
+    def _arity(self, name):
+        if name in self.shapes:
+            _, reads, writes = self.shapes[name]
+            return len(reads) + len(writes)
+        return {
+            builtin.NOTHING: 0,
+            builtin.FILL8: 3,
+            builtin.FILL16: 4,
+            builtin.SET_IF_IS: 4,
+            builtin.SET_SWITCH_IS: 4,
+        }.get(name, 3)
+
+    def kernel(self, function, pointers):
+        """Return what a launch of `function` does; the arguments are read now, as CUDA does."""
+        name = self.functions[function]
+        count = self._arity(name)
+        places = (ctypes.c_uint64 * max(count, 1)).from_address(pointers) if count else ()
+        values = [ctypes.c_uint64.from_address(places[k]).value for k in range(count)]
+        return name, lambda: self._run(name, values)
+
+    def _run(self, name, values):
+        self.launched.append(name)
+        if name in self.shapes:
+            return self._evaluate(name, values)
+        if name == builtin.NOTHING:
+            return None
+        if name in (builtin.FILL8, builtin.FILL16):
+            words = (ctypes.c_uint64 * (values[1] * len(values[2:]))).from_address(values[0])
+            np.frombuffer(words, "u8").reshape(values[1], -1)[:] = values[2:]
+            return None
+        handle, selector, branches, *single = values
+        if name in (builtin.SET_WHILE, builtin.SET_IF, builtin.SET_IF_IS):
+            found = int(ctypes.c_ubyte.from_address(selector).value != 0)
+            chosen = 0 if found else 1
+        else:
+            found = ctypes.c_int.from_address(selector).value
+            found = chosen = found if 0 <= found < branches else branches - 1
+        self.conditions[handle] = int(chosen == single[0]) if single else found
+        return None
+
+    def _evaluate(self, name, values):
+        computation, reads, writes = self.shapes[name]
+        sources = [
+            self._view(a, s).copy() for a, s in zip(values[: len(reads)], reads, strict=True)
+        ]
+        result = self.evaluator(computation, sources)
+        flat = list(_leaves(result))
+        for address, shape, found in zip(values[len(reads) :], writes, flat, strict=True):
+            if shape.elements:
+                self._view(address, shape)[...] = found
+
+    def _view(self, address, shape):
+        if not shape.elements:
+            return np.empty(shape.dims, shape.dtype.numpy)
+        strides, step = [0] * shape.rank, shape.dtype.numpy.itemsize
+        for dim in shape.minor_to_major:
+            strides[dim] = step
+            step *= shape.dims[dim]
+        buffer = (ctypes.c_ubyte * shape.size).from_address(address)
+        return np.ndarray(shape.dims, shape.dtype.numpy, buffer, 0, strides)
+
+    # ---- graphs -------------------------------------------------------------------------------
+
+    def _graph(self, *, is_body=False):
+        id = self._next()
+        self.graphs[id] = Graph(id, is_body=is_body)
+        return real.CUgraph(id)
+
+    def cuGraphCreate(self, flags):
+        return OK, self._graph()
+
+    def cuGraphDestroy(self, graph):
+        return (OK,)
+
+    cuGraphExecDestroy = cuGraphDestroy
+
+    def _add(self, graph, after, count, **what):
+        found = self.graphs[int(graph)]
+        ids = tuple(int(a) for a in after)
+        if count != len(ids) or len(set(ids)) != count or not set(ids) <= set(found.nodes):
+            return BAD, None
+        id = self._next()
+        found.nodes[id] = Node(id, found.id, ids, **what)
+        return OK, real.CUgraphNode(id)
+
+    def cuGraphAddKernelNode(self, graph, after, count, params):
+        if "cuGraphAddKernelNode" in self.fail:
+            return self.fail["cuGraphAddKernelNode"], None
+        name, run = self.kernel(int(params.func), int(params.kernelParams))
+        return self._add(graph, after, count, kind="kernel", run=run, name=name)
+
+    def cuGraphAddMemcpyNode(self, graph, after, count, params, context):
+        target, source = int(params.dstDevice), int(params.srcDevice)
+        size = params.WidthInBytes
+        assert size > 0
+        return self._add(
+            graph, after, count, kind="memcpy", run=lambda: ctypes.memmove(target, source, size)
+        )
+
+    def cuGraphAddMemsetNode(self, graph, after, count, params, context):
+        what = (int(params.dst), params.value, params.elementSize, params.width)
+        assert what[3] > 0
+        return self._add(graph, after, count, kind="memset", run=lambda: self._fill(*what))
+
+    def cuGraphConditionalHandleCreate(self, graph, context, default, flags):
+        handle = self._next()
+        self.handles[handle] = int(graph)
+        return OK, real.CUgraphConditionalHandle(handle)
+
+    def CUgraphNodeParams(self):
+        return SimpleNamespace(conditional=SimpleNamespace())
+
+    def cuGraphAddNode(self, graph, after, data, count, params):
+        assert params.type == real.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
+        wish = params.conditional
+        old = self.version < 12080
+        if self.handles.pop(int(wish.handle), None) != int(graph):
+            return BAD, None
+        if old and (wish.type == KINDS.CU_GRAPH_COND_TYPE_SWITCH or wish.size != 1):
+            return BAD, None
+        bodies = tuple(self._graph(is_body=True) for _ in range(wish.size))
+        wish.phGraph_out = list(bodies)
+        return self._add(
+            graph,
+            after,
+            count,
+            kind="conditional",
+            handle=int(wish.handle),
+            bodies=tuple(int(b) for b in bodies),
+            conditional=wish.type,
+        )
+
+    def cuGraphInstantiateWithParams(self, graph, params):
+        self.api.append("cuGraphInstantiateWithParams")
+        failures = self.fail.get("cuGraphInstantiateWithParams", [])
+        if failures:
+            return failures.pop(0), None
+        if self.version < 12080 and any(g.is_body and not g.nodes for g in self.graphs.values()):
+            return BAD, None
+        id = self._next()
+        self.execs[id] = int(graph)
+        return OK, real.CUgraphExec(id)
+
+    def cuGraphUpload(self, exec_, stream):
+        return (OK,)
+
+    def run_graph(self, id):
+        """Execute a graph in a random order that its dependencies allow."""
+        graph = self.graphs[id]
+        left = dict(graph.nodes)
+        while left:
+            ready = [n for n in left.values() if not any(a in left for a in n.after)]
+            node = self.rng.choice(ready)
+            del left[node.id]
+            if node.kind == "conditional":
+                self._run_conditional(node)
+            else:
+                node.run()
+
+    def _run_conditional(self, node):
+        if node.conditional == KINDS.CU_GRAPH_COND_TYPE_WHILE:
+            while self.conditions[node.handle]:
+                self.run_graph(node.bodies[0])
+            return
+        chosen = self.conditions.pop(node.handle)  # must have been set in this run
+        if node.conditional == KINDS.CU_GRAPH_COND_TYPE_IF:
+            chosen = 0 if chosen else 1
+        if chosen < len(node.bodies):
+            self.run_graph(node.bodies[chosen])
+
+
+class FakeLibrary:
+    """Stands for the driver library as ctypes sees it."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+
+    def cuLaunchKernel(self, function, *rest):
+        _, run = self.driver.kernel(function.value, rest[-2].value)
+        run()
+        return 0
+
+    def cuMemcpyDtoDAsync_v2(self, target, source, size, stream):
+        ctypes.memmove(target.value, source.value, size.value)
+        return 0
+
+    cuMemcpyDtoHAsync_v2 = cuMemcpyDtoDAsync_v2
+
+    def cuMemsetD8Async(self, target, value, count, stream):
+        self.driver._fill(target.value, value.value, 1, count.value)
+        return 0
+
+    def cuMemsetD16Async(self, target, value, count, stream):
+        self.driver._fill(target.value, value.value, 2, count.value)
+        return 0
+
+    def cuMemsetD32Async(self, target, value, count, stream):
+        self.driver._fill(target.value, value.value, 4, count.value)
+        return 0
+
+    def cuGraphLaunch(self, exec_, stream):
+        self.driver.api.append("cuGraphLaunch")
+        self.driver.run_graph(self.driver.execs[exec_.value])
+        return 0
+
+    def cuStreamSynchronize(self, stream):
+        return 0
+
+    def cuStreamWaitValue32_v2(self, stream, address, value, flags):
+        return 0
+
+
+def _leaves(value):
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
