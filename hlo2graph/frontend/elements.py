@@ -9,7 +9,7 @@ from math import isinf
 import ml_dtypes
 import numpy as np
 
-from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.scan import Fault, shown
 from hlo2graph.hlo import DTYPES, DType, Kind, Shape
 from hlo2graph.hlo.floats import MANTISSA_BITS
 from hlo2graph.ops.spec import Array
@@ -121,14 +121,14 @@ def element(text: str, at: int, dtype: DType) -> object:
     end = at + len(text)
     if dtype.kind is Kind.PRED:
         if text not in ("true", "false", "0", "1"):
-            raise Fault(f"expected true or false, found '{_cut(text)}'", at, end)
+            raise Fault(f"expected true or false, found {shown(text)}", at, end)
         return text in ("true", "1")
     if dtype.is_integer:
         return _integer(text, at, dtype)
     if dtype.is_complex:
         parts = text[1:-1].split(",")
         if text[0] != "(" or text[-1] != ")" or len(parts) != 2:
-            raise Fault(f"expected a complex number such as (1, -2), found '{_cut(text)}'", at, end)
+            raise Fault(f"expected a complex number such as (1, -2), found {shown(text)}", at, end)
         half = DTYPES["f32" if dtype.name == "c64" else "f64"]
         return tuple(_float(part.strip(), at, end, half) for part in parts)
     return _float(text, at, end, dtype)
@@ -137,10 +137,10 @@ def element(text: str, at: int, dtype: DType) -> object:
 def _integer(text: str, at: int, dtype: DType) -> int:
     end = at + len(text)
     if not _INTEGER.fullmatch(text):
-        raise Fault(f"expected an integer of type {dtype}, found '{_cut(text)}'", at, end)
+        raise Fault(f"expected an integer of type {dtype}, found {shown(text)}", at, end)
     low, high = element_limits(dtype)
     if len(text) > _MOST_DIGITS or not low <= int(text) <= high:
-        raise Fault(f"{_cut(text)} is out of the range of {dtype}, {low} to {high}", at, end)
+        raise Fault(f"{shown(text)} is out of the range of {dtype}, {low} to {high}", at, end)
     return int(text)
 
 
@@ -151,13 +151,13 @@ def _float(text: str, at: int, end: int, dtype: DType) -> float | _Nan:
         return float(text)
     if not _DECIMAL.fullmatch(text):
         hint = "; hexadecimal floats are not HLO" if "0x" in text.lower() else ""
-        raise Fault(f"expected a number of type {dtype}, found '{_cut(text)}'{hint}", at, end)
+        raise Fault(f"expected a number of type {dtype}, found {shown(text)}{hint}", at, end)
     value = float(text)
     with np.errstate(over="ignore"):
         narrow = np.float64(value).astype(dtype.numpy)
     if isinf(value) or not np.isfinite(narrow):
         high = float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
-        raise Fault(f"{_cut(text)} is out of the range of {dtype}, {-high:g} to {high:g}", at, end)
+        raise Fault(f"{shown(text)} is out of the range of {dtype}, {-high:g} to {high:g}", at, end)
     return value
 
 
@@ -191,7 +191,3 @@ def _packed(values: list[object], dtype: DType) -> Array:
         if isinstance(value, _Nan):
             bits[index] = value.bits
     return array
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -8,6 +8,7 @@ from lark.exceptions import UnexpectedToken
 
 from hlo2graph.errors import Note, ParseError, Span
 from hlo2graph.frontend.lexer import Region
+from hlo2graph.frontend.scan import shown
 from hlo2graph.frontend.stray import choice, missing_comma
 from hlo2graph.frontend.token import Token
 
@@ -44,10 +45,5 @@ def _too_early(region: Region, expected: Collection[str], before: list[Token]) -
 
 
 def _found(token: Token) -> str:
-    text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
-    return {
-        "RESULT": f"'{text} ='",
-        "OPCODE": f"'{text}('",
-        "NESTED": f"'{text}{{'",
-        "ATTRIBUTE": f"attribute '{text}'",
-    }.get(token.type, f"'{text}'")
+    text = shown(token.text + {"RESULT": " =", "OPCODE": "(", "NESTED": "{"}.get(token.type, ""))
+    return f"attribute {text}" if token.type == "ATTRIBUTE" else text

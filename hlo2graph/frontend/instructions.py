@@ -12,7 +12,7 @@ from hlo2graph.frontend.attributes import AttributeReader
 from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.lexer import HOLDS_LITERAL
 from hlo2graph.frontend.literals import read_literal
-from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.scan import Fault, blank_comments
 from hlo2graph.frontend.syntax import CallNode, InstructionNode, NestedNode
 from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import integer
@@ -216,7 +216,7 @@ def is_reserved(context: Context, name: Token) -> bool:
 
 def _parameter_number(text: str) -> int:
     try:
-        number = integer(text.strip())
+        number = integer(blank_comments(text).strip())
     except Fault:
         number = -1
     if number < 0:

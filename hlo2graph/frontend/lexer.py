@@ -38,7 +38,7 @@ _FLAT = rf"\{{(?>{_TEXT})*+\}}"
 _BRACES = rf"\{{(?>{_TEXT}|\{{(?>{_TEXT}|{_FLAT})*+\}})*+\}}"
 _LAYOUT = r"\{\s*+(?=[\d:])[\d,\s]*+(?::[^{}]*+)?\}"
 ARRAY = rf"[a-z][a-z0-9]*+\[[^\[\]{{}}()\";%]*+\](?>\s*+{_LAYOUT})?+"
-_PLAIN = r"[^\s,(){}\[\]\"']++"
+_PLAIN = r"(?>[^\s,(){}\[\]\"'/]++|/(?![/*]))++"
 _VALUE = rf"(?>{_PLAIN}|{_BRACES}|{_STRING}|\[[^\[\]]*+\]|\([^()]*+\))++(?![\[({{\"'])"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
 _CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)

@@ -11,11 +11,10 @@ import re
 import numpy as np
 
 from hlo2graph.frontend.elements import element_limits, walk
-from hlo2graph.frontend.scan import Fault, closing, skip_blank
+from hlo2graph.frontend.scan import Fault, blank_comments, closing, skip_blank
 from hlo2graph.hlo import AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
 from hlo2graph.ops.spec import Array
 
-_COMMENT = re.compile(r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/", re.DOTALL)
 _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 _NUMERALS = dict.fromkeys(map(ord, "0123456789.eE+-, \t\r\n{}infa"))
 _INTEGERS = dict.fromkeys(map(ord, "0123456789-, \t\r\n{}"))
@@ -32,8 +31,7 @@ def read_literal(text: str, shape: AnyShape) -> AnyLiteral:
     Raises:
         Fault: it writes none; offsets are those in `text`.
     """
-    if "/" in text:
-        text = _COMMENT.sub(lambda found: " " * len(found[0]), text)
+    text = blank_comments(text)
     start = skip_blank(text, 0, len(text))
     literal, end = _read(text, start, shape)
     if rest := text[end:].strip():

@@ -12,6 +12,8 @@ _PART = re.compile(
     r"""|(?P<comment>//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)|(?P<mark>.)""",
     re.DOTALL,
 )
+_COMMENT = re.compile(r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/")
+_WIDEST = 40  # characters of the user's text in a message
 _PARTNER = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -40,6 +42,16 @@ def skip_blank(text: str, at: int, end: int) -> int:
     found = _BLANK.match(text, at, end)
     assert found
     return found.end()
+
+
+def blank_comments(text: str) -> str:
+    """Return the text with blanks in the place of comments; there must be no strings in it."""
+    return _COMMENT.sub(lambda found: " " * len(found[0]), text) if "/" in text else text
+
+
+def shown(text: str) -> str:
+    """Return the text in quotes, cut where it is long."""
+    return f"'{text if len(text) <= _WIDEST else text[: _WIDEST - 3] + '...'}'"
 
 
 def closing(text: str, at: int, end: int) -> int:

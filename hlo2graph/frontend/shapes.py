@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from hlo2graph.frontend.scan import Fault, skip_blank
+from hlo2graph.frontend.scan import Fault, shown, skip_blank
 from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Layout, Shape, TupleShape
 
 DEEPEST = 64  # levels of tuples in tuples
@@ -89,7 +89,7 @@ def _dims(found: re.Match[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         dim = _DIM.fullmatch(part)
         if not dim or len(dim["size"] or "") > 19 or int(dim["size"] or 0) > _MOST:
             raise Fault(
-                f"expected a dimension such as 4, <=4 or ?, found '{part.strip()}'",
+                f"expected a dimension such as 4, <=4 or ?, found {shown(part.strip())}",
                 start,
                 start + max(1, len(part)),
             )
@@ -107,7 +107,9 @@ def _layout(found: re.Match[str], rank: int) -> Layout | None:
     order, _, suffix = text.partition(":")
     parts = [part.strip() for part in order.split(",")] if order.strip() else []
     if not all(part.isdecimal() and part.isascii() and len(part) < 10 for part in parts):
-        raise Fault(f"expected dimension numbers in the layout, found '{order}'", *found.span())
+        raise Fault(
+            f"expected dimension numbers in the layout, found {shown(order)}", *found.span()
+        )
     numbers = tuple(int(part) for part in parts)
     if not numbers and rank and suffix:
         numbers = tuple(range(rank - 1, -1, -1))

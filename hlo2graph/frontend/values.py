@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hlo2graph.frontend.scan import Fault, closing, skip_blank
+from hlo2graph.frontend.scan import Fault, blank_comments, closing, shown, skip_blank
 from hlo2graph.frontend.shapes import ShapeReader
 from hlo2graph.hlo import (
     KINDS,
@@ -19,7 +19,6 @@ from hlo2graph.hlo import (
     WindowDim,
 )
 
-_COMMENT = re.compile(r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/", re.DOTALL)
 _NUMBER = re.compile(r"-?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf|nan", re.ASCII)
 _INT = re.compile(r"-?\d+", re.ASCII)
 _NAME = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*+)")
@@ -45,40 +44,40 @@ def read_value(name: str, text: str, shapes: ShapeReader) -> Attribute:
         return shapes(text)
     if kind is AttrKind.SHAPES:
         return tuple(shapes(part) for part in _split(text))
-    if "/" in text and kind is not AttrKind.STRING:
-        text = _COMMENT.sub(lambda found: " " * len(found[0]), text)
+    if kind is not AttrKind.STRING:
+        text = blank_comments(text)
     return _READERS[kind](text.rstrip())
 
 
 def integer(text: str) -> int:
     """Return the 64-bit integer written as `text`."""
     if not _INT.fullmatch(text) or len(text) > _LONGEST_INT:
-        raise Fault(f"expected an integer, found {_shown(text)}", 0, max(1, len(text)))
+        raise Fault(f"expected an integer, found {shown(text)}", 0, max(1, len(text)))
     return int(text)
 
 
 def _float(text: str) -> float:
     if not _NUMBER.fullmatch(text):
-        raise Fault(f"expected a number, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected a number, found {shown(text)}", 0, len(text))
     return float(text)
 
 
 def _bool(text: str) -> bool:
     if text not in ("true", "false"):
-        raise Fault(f"expected true or false, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected true or false, found {shown(text)}", 0, len(text))
     return text == "true"
 
 
 def _word(text: str) -> str:
     if not _WORD.fullmatch(text):
-        raise Fault(f"expected a word, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected a word, found {shown(text)}", 0, len(text))
     return text
 
 
 def _string(text: str) -> str:
     found = _STRING.fullmatch(text)
     if not found:
-        raise Fault(f"expected a string in quotes, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected a string in quotes, found {shown(text)}", 0, len(text))
     return unescape(found[2])
 
 
@@ -103,7 +102,7 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 def _ints(text: str) -> tuple[int, ...]:
     if not (text.startswith("{") and text.endswith("}")):
-        raise Fault(f"expected integers in braces, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected integers in braces, found {shown(text)}", 0, len(text))
     return tuple(integer(part.strip()) for part in _items(text))
 
 
@@ -114,7 +113,7 @@ def _computation(text: str) -> str:
 def _name(text: str, what: str) -> str:
     found = _NAME.fullmatch(text)
     if not found:
-        raise Fault(f"expected {what}, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected {what}, found {shown(text)}", 0, len(text))
     return found[1]
 
 
@@ -130,7 +129,7 @@ def _names(what: str) -> Callable[[str], tuple[str, ...]]:
 def _dim_labels(text: str) -> DimLabels:
     found = _LABELS.fullmatch(text)
     if not found:
-        raise Fault(f"expected labels such as b01f_01io->b01f, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected labels such as b01f_01io->b01f, found {shown(text)}", 0, len(text))
     return DimLabels(*found.groups())
 
 
@@ -139,7 +138,7 @@ def _padding(text: str) -> tuple[PaddingDim, ...]:
     for part in text.split("x") if text else ():
         found = _PAD.fullmatch(part)
         if not found:
-            raise Fault(f"expected padding such as 0_1x2_2_1, found {_shown(text)}", 0, len(text))
+            raise Fault(f"expected padding such as 0_1x2_2_1, found {shown(text)}", 0, len(text))
         low, high, interior = found.groups()
         dims.append(PaddingDim(integer(low), integer(high), integer(interior or "0")))
     return tuple(dims)
@@ -147,13 +146,13 @@ def _padding(text: str) -> tuple[PaddingDim, ...]:
 
 def _slice(text: str) -> tuple[SliceDim, ...]:
     if not (text.startswith("{") and text.endswith("}")):
-        raise Fault(f"expected ranges in braces, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected ranges in braces, found {shown(text)}", 0, len(text))
     dims = []
     for part in _items(text):
         found = _SLICE.fullmatch(part.strip())
         if not found:
             raise Fault(
-                f"expected ranges such as {{[0:4], [1:9:2]}}, found {_shown(text)}", 0, len(text)
+                f"expected ranges such as {{[0:4], [1:9:2]}}, found {shown(text)}", 0, len(text)
             )
         start, limit, stride = found.groups()
         dims.append(SliceDim(integer(start), integer(limit), integer(stride or "1")))
@@ -162,14 +161,14 @@ def _slice(text: str) -> tuple[SliceDim, ...]:
 
 def _window(text: str) -> Window:
     if not (text.startswith("{") and text.endswith("}")):
-        raise Fault(f"expected a window in braces, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected a window in braces, found {shown(text)}", 0, len(text))
     fields: dict[str, list[str]] = {}
     for part in text[1:-1].split():
         found = _WINDOW.fullmatch(part)
         if not found or found[1] not in _WINDOW_FIELDS or found[1] in fields:
             raise Fault(
                 f"expected a window's size, stride, pad, lhs_dilate, rhs_dilate or "
-                f"rhs_reversal, each once, found {_shown(part)}",
+                f"rhs_reversal, each once, found {shown(part)}",
                 0,
                 len(text),
             )
@@ -191,7 +190,7 @@ def _window_dim(fields: dict[str, list[str]], i: int) -> WindowDim:
 
     pad = _PAD.fullmatch(fields["pad"][i]) if "pad" in fields else None
     if "pad" in fields and (not pad or pad[3]):
-        raise Fault(f"expected a pad such as 1_1, found {_shown(fields['pad'][i])}", 0, 1)
+        raise Fault(f"expected a pad such as 1_1, found {shown(fields['pad'][i])}", 0, 1)
     return WindowDim(
         number("size", 1),
         number("stride", 1),
@@ -206,7 +205,7 @@ def _window_dim(fields: dict[str, list[str]], i: int) -> WindowDim:
 def _items(text: str) -> list[str]:
     """Split `{a, b}`, whose items hold no comma, into its items."""
     if not (text.startswith("{") and text.endswith("}") and len(text) > 1):
-        raise Fault(f"expected a list in braces, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected a list in braces, found {shown(text)}", 0, len(text))
     body = text[1:-1].strip()
     return body.split(",") if body else []
 
@@ -214,7 +213,7 @@ def _items(text: str) -> list[str]:
 def _split(text: str) -> list[str]:
     """Split `{a, b}` at the commas that stand in no inner bracket."""
     if not text.startswith("{") or closing(text, 0, len(text)) != len(text):
-        raise Fault(f"expected shapes in braces, found {_shown(text)}", 0, len(text))
+        raise Fault(f"expected shapes in braces, found {shown(text)}", 0, len(text))
     parts: list[str] = []
     start = at = skip_blank(text, 1, len(text))
     last = len(text) - 1
@@ -229,10 +228,6 @@ def _split(text: str) -> list[str]:
     if text[start:last].strip():
         parts.append(text[start:last])
     return parts
-
-
-def _shown(text: str) -> str:
-    return f"'{text if len(text) <= 40 else text[:37] + '...'}'"
 
 
 _READERS: dict[AttrKind, Callable[[str], Attribute]] = {

@@ -20,7 +20,7 @@ _SOURCE_LINE = re.compile(r"\bsource_line=(\d{1,9})")
 _FRAME = re.compile(r"\bstack_frame_id=(\d{1,9})")
 _ROW = re.compile(
     rf"^[ \t]*(?:(?P<table>FileNames|FunctionNames|FileLocations|StackFrames)"
-    rf"|(?P<id>\d{1, 9})[ \t]*(?:{_STRING}|\{{(?P<fields>[^{{}}]*)\}}))[ \t]*\r?$",
+    rf"|(?P<id>\d{{1,9}})[ \t]*(?:{_STRING}|\{{(?P<fields>[^{{}}]*)\}}))[ \t]*\r?$",
     re.MULTILINE,
 )
 _FIELD = re.compile(r"(\w+)=(-?\d{1,9})")
