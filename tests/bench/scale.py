@@ -1,11 +1,12 @@
 """How the cost of each stage grows with the program: a table on stdout, a plot in an SVG file.
 
-    python tests/bench/scale.py [--sizes 1000,10000,100000] [--plot build/scale.svg] [FILE.hlo ...]
+    python tests/bench/scale.py [--shapes chain,wide] [--sizes 1000,10000,100000]
+                                [--plot build/scale.svg] [FILE.hlo ...]
 
-The programs are made here: blocks of four branches that join, one after the other, as in a deep
-network. Files given are measured too. Times are of the processor, the best of three up to 10,000
-instructions. The last column is the exponent: by what power the total grew since the row above
-(1 is linear; n log n is about 1.1 here).
+The programs are made, in the shapes that shapes.py describes; the plot shows the stages of the
+first shape and the totals of the others. Files given are measured too. Times are of the
+processor, the best of three up to 10,000 instructions. The last column is the exponent: by what
+power the total grew since the row above (1 is linear; n log n is about 1.1 here).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from shapes import SHAPES, program
+
 from hlo2graph.frontend import parse, verify
 from hlo2graph.inspect.figures import columns
 from hlo2graph.program.bind import make_plan
@@ -26,26 +29,6 @@ from hlo2graph.program.place_copies import place_copies
 from hlo2graph.program.text import format_plan
 
 STAGES = ("parse", "verify", "lower", "place_copies", "buffers", "plan", "print")
-UNARY = ("exponential", "negate", "sine", "tanh")
-
-
-def program(instructions: int) -> str:
-    """Return HLO of about that many instructions."""
-    lines = ["HloModule scale", "", "ENTRY main (x: f32[64]) -> f32[64] {"]
-    lines.append("  block.0 = f32[64]{0} parameter(0)")
-    count, block = 1, 0
-    while count < instructions:
-        for branch, opcode in enumerate(UNARY):
-            lines.append(f"  a.{block}.{branch} = f32[64]{{0}} {opcode}(block.{block})")
-            lines.append(f"  b.{block}.{branch} = f32[64]{{0}} abs(a.{block}.{branch})")
-        for side in (0, 1):
-            pair = f"b.{block}.{2 * side}, b.{block}.{2 * side + 1}"
-            lines.append(f"  c.{block}.{side} = f32[64]{{0}} add({pair})")
-        block += 1
-        lines.append(f"  block.{block} = f32[64]{{0}} add(c.{block - 1}.0, c.{block - 1}.1)")
-        count += 11
-    lines += [f"  ROOT out = f32[64]{{0}} negate(block.{block})", "}", ""]
-    return "\n".join(lines)
 
 
 def measure(text: str) -> tuple[int, dict[str, float]]:
@@ -80,19 +63,19 @@ def best(text: str) -> tuple[int, dict[str, float]]:
 
 def table(rows: list[tuple[str, int, dict[str, float]]]) -> list[str]:
     cells = [["", "instructions", *STAGES, "total", "us each", "exponent"]]
-    before: tuple[int, float] | None = None
+    before: tuple[str, int, float] | None = None
     for name, count, took in rows:
         total = sum(took.values())
         grew = (
-            f"{math.log(total / before[1]) / math.log(count / before[0]):.2f}"
-            if before and count > before[0] and name == "made"
+            f"{math.log(total / before[2]) / math.log(count / before[1]):.2f}"
+            if before and count > before[1] and name == before[0]
             else ""
         )
         seconds = [f"{took[stage]:.3f}" for stage in STAGES]
         cells.append(
             [name, f"{count:,}", *seconds, f"{total:.3f}", f"{1e6 * total / count:.0f}", grew]
         )
-        before = (count, total)
+        before = (name, count, total)
     return columns(cells, left=1)
 
 
@@ -103,7 +86,7 @@ def plot(rows: list[tuple[str, int, dict[str, float]]]) -> Iterator[str]:
     low_y, high_y = -4.0, 2.0
 
     def at(count: float, seconds: float) -> str:
-        x = left + (math.log10(count) - low_x) / max(high_x - low_x, 0.1) * (width - left - 130)
+        x = left + (math.log10(count) - low_x) / max(high_x - low_x, 0.1) * (width - left - 170)
         y = (high_y - max(math.log10(max(seconds, 1e-9)), low_y)) / (high_y - low_y)
         return f"{x:.1f},{20 + y * (height - bottom - 20):.1f}"
 
@@ -115,10 +98,13 @@ def plot(rows: list[tuple[str, int, dict[str, float]]]) -> Iterator[str]:
     for power in range(math.ceil(low_x), math.floor(high_x) + 1):
         x = at(10.0**power, 1).split(",")[0]
         yield f'<text x="{x}" y="{height - 10}" text-anchor="middle">1e{power} instructions</text>'
-    lines = {stage: [(n, took[stage]) for _, n, took in rows] for stage in STAGES}
-    lines["total"] = [(n, sum(took.values())) for _, n, took in rows]
-    first, cost = lines["total"][0]
-    lines["n log n"] = [(n, cost * n * math.log(n) / (first * math.log(first))) for _, n, _ in rows]
+    main = rows[0][0]
+    own = [(n, took) for name, n, took in rows if name == main]
+    lines = {f"{main} {stage}": [(n, took[stage]) for n, took in own] for stage in STAGES}
+    for shape in dict.fromkeys(name for name, _, _ in rows):
+        lines[f"{shape} total"] = [(n, sum(t.values())) for name, n, t in rows if name == shape]
+    first, cost = lines[f"{main} total"][0]
+    lines["n log n"] = [(n, cost * n * math.log(n) / (first * math.log(first))) for n, _ in own]
     for number, (name, points) in enumerate(lines.items()):
         colour = f"hsl({number * 360 // len(lines)} 70% 40%)"
         dashes = ' stroke-dasharray="4"' if name == "n log n" else ""
@@ -134,11 +120,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("files", nargs="*", type=Path, metavar="FILE.hlo")
+    options.add_argument("--shapes", default=",".join(SHAPES))
     options.add_argument("--sizes", default="1000,3000,10000,30000,100000")
     options.add_argument("--plot", type=Path, default=Path("build/scale.svg"))
     given = options.parse_args()
-    measure(program(1000))  # builds the grammar
-    made = [("made", *best(program(int(size)))) for size in given.sizes.split(",")]
+    measure(program("chain", 1000))  # builds the grammar
+    made = [
+        (shape, *best(program(shape, int(size))))
+        for shape in given.shapes.split(",")
+        for size in given.sizes.split(",")
+    ]
     files = [(path.stem, *best(path.read_text())) for path in given.files]
     print("\n".join(table([*made, *files])))
     given.plot.parent.mkdir(parents=True, exist_ok=True)
