@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from hlo2graph.hlo import Computation, Instruction, Module, Shape
+from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape
 from hlo2graph.ops import OPS
 
 MOST_INSTRUCTIONS = 256
@@ -121,7 +121,8 @@ class _Fuser:
             fusions[fused.name] = fused
             renamed[root.name] = name
             inside |= {i.name for i in group.members[1:]}
-            attrs = {"kind": "kInput" if root.opcode in ROOT_ONLY else "kLoop", "calls": fused.name}
+            kind = "kInput" if root.opcode in ROOT_ONLY else "kLoop"
+            attrs: dict[str, Attribute] = {"kind": kind, "calls": fused.name}
             attrs |= {k: v for k, v in root.attrs.items() if k == "metadata"}
             replaced[root.name] = Instruction(
                 name, "fusion", root.shape, operands, attrs, span=root.span
