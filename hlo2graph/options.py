@@ -62,7 +62,7 @@ class Options:
 
     @property
     def machine(self) -> str:
-        """The target that `auto` stands for here: the host, while it is the only backend."""
+        """The target; `auto`, where nobody has asked what is here, is the host."""
         return "host" if self.target == "auto" else self.target
 
     @property

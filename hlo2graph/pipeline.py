@@ -7,6 +7,7 @@ so tests see what users see. Nothing is turned into text unless somebody looks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from hlo2graph.backends.host import HostExecutable
@@ -71,6 +72,8 @@ def plan(
     if isinstance(program, Plan) or (isinstance(program, str) and is_thunk_sequence(program)):
         return _planned_before(program, filename, observe, options)
     chosen = Options(**options)
+    if chosen.target == "auto":
+        chosen = replace(chosen, target=machine_for("auto"))
     see = _seen_by(observe)
 
     module = parse_text(program, filename) if isinstance(program, str) else program
@@ -124,27 +127,31 @@ def compile(
     """
     check_choice("backend", backend, BACKENDS)
     check_choice("matmul_precision", matmul_precision, MATMUL_PRECISIONS)
-    if backend == "auto":
-        backend = best_backend()
-    if backend == "host":
-        made = plan(program, filename=filename, observe=observe, **options)
-        return HostExecutable(made, elided=elided)
-    target = cuda_target()
+    machine = machine_for(backend)
     if not _is_planned(program):
-        options.setdefault("target", target)
+        options.setdefault("target", machine)
     made = plan(program, filename=filename, observe=observe, **options)
+    if machine == "host":
+        return HostExecutable(made, elided=elided)
     from hlo2graph.backends.cuda.executable import CudaExecutable
 
     return CudaExecutable(made, elided=elided, unroll_loops=unroll_loops)
 
 
-def best_backend() -> str:
-    """Return cuda where a GPU answers, else host."""
-    try:
-        cuda_target()
-    except BackendError:
+def machine_for(backend: str) -> str:
+    """Return the target to plan for: host, or the GPU's where `backend` is cuda, or auto finds one.
+
+    Raises:
+        BackendError: cuda was asked for, and something that it takes is missing.
+    """
+    if backend == "host":
         return "host"
-    return "cuda"
+    try:
+        return cuda_target()
+    except BackendError:
+        if backend == "cuda":
+            raise
+        return "host"
 
 
 def cuda_target() -> str:
@@ -156,8 +163,10 @@ def cuda_target() -> str:
     from hlo2graph.backends.cuda.driver import open_device
 
     arch = open_device().arch
-    known = [t for t in TARGETS if t.startswith("sm_")]
-    return arch if arch in known else max(t for t in known if _number(t) <= _number(arch))
+    fitting = [t for t in TARGETS if t.startswith("sm_") and _number(t) <= _number(arch)]
+    if not fitting:
+        raise BackendError(f"this GPU is {arch}; kernels are for sm_80 and newer")
+    return max(fitting, key=_number)
 
 
 def _number(target: str) -> int:

@@ -18,6 +18,7 @@ from hlo2graph.cli.progress import Progress, progress
 from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, REFERENCES, PlanOptions
 
 if TYPE_CHECKING:
+    from hlo2graph.backends.cuda.executable import CudaExecutable
     from hlo2graph.backends.host import HostExecutable
     from hlo2graph.hlo import Module
     from hlo2graph.inspect.report import RunReport, Stage
@@ -46,6 +47,17 @@ class _Options(TypedDict):
     iterations: int | None
     percentile: tuple[float, ...]
     threads: int | None
+    cold_l2: bool
+    unroll_loops: str
+
+
+class _Session(TypedDict):
+    """What a session is told beside what to run."""
+
+    module: Module | None
+    stages: tuple[Stage, ...]
+    settings: tuple[str, ...]
+    inputs_given: bool
 
 
 @click.command("run")
@@ -148,6 +160,17 @@ class _Options(TypedDict):
     help="Values for constants that the text left out as `{...}`.  [default: refuse to run]",
 )
 @click.option(
+    "--unroll-loops",
+    metavar="auto|N|never",
+    default="auto",
+    show_default=True,
+    help="On cuda, write loops of a known trip count out in the graph: short ones, those of at "
+    "most N rounds, none.",
+)
+@click.option(
+    "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."
+)
+@click.option(
     "--fail-if-slower",
     metavar="X",
     type=click.FloatRange(min=0, min_open=True),
@@ -205,8 +228,8 @@ def command(
 
 def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
     """Compile, run, check and measure one module."""
+    from hlo2graph.backends.host import HostExecutable
     from hlo2graph.inspect.arrays import save_outputs
-    from hlo2graph.inspect.session import run_session
 
     stages: list[Stage] = []
     elided = options["elided"]
@@ -214,15 +237,21 @@ def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
         module, executable = _compiled(part, observe, options, stages, shown)
         shown.say("run")
         args, all_given = _arguments(executable.plan, options)
-        report, results = run_session(
-            executable,
-            args,
-            _wishes(options, shown),
-            module=None if elided else module,
-            stages=tuple(stages),
-            settings=(f"elided {elided}",) if elided else (),
-            inputs_given=all_given,
-        )
+        session: _Session = {
+            "module": None if elided else module,
+            "stages": tuple(stages),
+            "settings": (f"elided {elided}",) if elided else (),
+            "inputs_given": all_given,
+        }
+        wishes = _wishes(options, shown)
+        if isinstance(executable, HostExecutable):
+            from hlo2graph.inspect.session import run_session
+
+            report, results = run_session(executable, args, wishes, **session)
+        else:
+            from hlo2graph.inspect.cuda_session import run_cuda_session
+
+            report, results = run_cuda_session(executable, args, wishes, **session)
     if options["save_outputs"]:
         save_outputs(Path(options["save_outputs"]), results)
     return report
@@ -234,22 +263,27 @@ def _compiled(
     options: _Options,
     stages: list[Stage],
     shown: Progress,
-) -> tuple[Module | None, HostExecutable]:
+) -> tuple[Module | None, HostExecutable | CudaExecutable]:
     """Return the module, which a thunk sequence has none of, and what runs it."""
     from hlo2graph.frontend.thunks import is_thunk_sequence
-    from hlo2graph.pipeline import compile, parse, plan
+    from hlo2graph.pipeline import compile, machine_for, parse, plan
 
+    machine = machine_for(options["backend"])
+    planning = options["planning"]
     module = None
     if not is_thunk_sequence(part.text):
         with _timed("parse", stages, shown):
             module = parse(part.text, part.filename, verify=False)
+        planning = {"target": machine, **planning}
     with _timed("plan", stages, shown):
-        made = plan(
-            module or part.text, filename=part.filename, observe=observe, **options["planning"]
-        )
+        made = plan(module or part.text, filename=part.filename, observe=observe, **planning)
     with _timed("load", stages, shown):
         executable = compile(
-            made, options["backend"], options["matmul_precision"], elided=options["elided"]
+            made,
+            "host" if machine == "host" else "cuda",
+            options["matmul_precision"],
+            elided=options["elided"],
+            unroll_loops=options["unroll_loops"],
         )
     return module, executable
 
@@ -278,6 +312,7 @@ def _wishes(options: _Options, shown: Progress) -> Wishes:
         seed=options["seed"],
         threads=options["threads"] or default_threads(),
         budget=budget if options["duration"] else None,
+        cold_l2=options["cold_l2"],
         before_timing=shown.hold,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.hlo import Module
@@ -14,7 +13,7 @@ from hlo2graph.inspect.report import RunReport, Stage
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.session import Wishes, check_reference
 from hlo2graph.inspect.summary import summarise_result
-from hlo2graph.inspect.timing import Budget, measure
+from hlo2graph.inspect.timing import Timings, measure
 from hlo2graph.inspect.verdict import cuda_verdict
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.stats import plan_stats
@@ -32,42 +31,36 @@ def run_cuda_session(
     settings: tuple[str, ...] = (),
     inputs_given: bool = False,
 ) -> tuple[RunReport, tuple[Array, ...]]:
-    """Run and check; return the report and the results."""
+    """Run, check and measure; return the report and the results."""
     plan, device = executable.plan, executable.device
     results, checks = _results(executable, args, wishes, module)
     named = zip(plan.outputs, results, strict=True)
+    stats, timings = plan_stats(plan), _timings(executable, args, wishes)
+    built = sum(seconds for name, seconds in executable.stages if name in GRAPH_STAGES)
     report = RunReport(
         plan=plan,
-        stats=plan_stats(plan),
+        stats=stats,
         backend="cuda",
         machine=f"{device.name}, {device.arch}, driver {device.driver_text}",
         seed=None if inputs_given else wishes.seed,
         results=tuple(summarise_result(b.name, b.shape, array) for b, array in named),
         checks=checks,
         stages=(*stages, *(Stage(name, seconds) for name, seconds in executable.stages)),
-        settings=settings,
-        verdict=tuple(f"{note[0].upper()}{note[1:]}." for note in executable.notes),
+        timings=timings,
+        settings=(*settings, *(("cold L2",) if wishes.cold_l2 and timings else ())),
+        verdict=(
+            *(cuda_verdict(timings, built, stats.width) if timings else ()),
+            *(f"{note[0].upper()}{note[1:]}." for note in executable.notes),
+        ),
     )
     return report, results
 
 
-def timed_on_cuda(
-    report: RunReport,
-    executable: CudaExecutable,
-    args: Sequence[Array],
-    budget: Budget,
-    *,
-    cold_l2: bool = False,
-) -> RunReport:
-    """Return the report with timings: serial stream, chain graph, graph."""
-    timings = measure(CudaRunner(executable, args, cold_l2=cold_l2), budget)
-    built = sum(seconds for name, seconds in executable.stages if name in GRAPH_STAGES)
-    return replace(
-        report,
-        timings=timings,
-        settings=(*report.settings, *(("cold L2",) if cold_l2 else ())),
-        verdict=(*report.verdict, *cuda_verdict(timings, built, report.stats.width)),
-    )
+def _timings(executable: CudaExecutable, args: Sequence[Array], wishes: Wishes) -> Timings | None:
+    if wishes.budget is None:
+        return None
+    wishes.before_timing()
+    return measure(CudaRunner(executable, args, cold_l2=wishes.cold_l2), wishes.budget)
 
 
 def _results(

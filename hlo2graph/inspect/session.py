@@ -31,6 +31,7 @@ class Wishes:
 
     reference: host, xla or none. relative, absolute: tolerances in place of the table's.
     seed: of random inputs and orders. threads: of the pool. budget: None measures nothing.
+    cold_l2: on cuda, whether each measured run finds nothing of the program in the cache.
     before_timing: called before time is measured, to silence whatever else takes any.
     """
 
@@ -40,6 +41,7 @@ class Wishes:
     seed: int = 0
     threads: int = 2
     budget: Budget | None = None
+    cold_l2: bool = False
     before_timing: Callable[[], None] = lambda: None
 
 
