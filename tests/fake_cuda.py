@@ -8,17 +8,27 @@ conditional handle of another graph, an empty body on an old driver.
 from __future__ import annotations
 
 import ctypes
+import gc
+import sys
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from cuda.bindings import driver as real
 
-from hlo2graph.backends.cuda import builtin
-from hlo2graph.backends.cuda.kernels import kernels_of
+import hlo2graph
+import hlo2graph.inspect.cuda_session
+from hlo2graph.backends.cuda import builtin, driver, executable
+from hlo2graph.backends.cuda.compiler import Compiled
+from hlo2graph.backends.cuda.kernels import key_of, walk
+from hlo2graph.backends.cuda.source import KernelSource, cpp_name
 from hlo2graph.ops.evaluate import HostEvaluator
+from hlo2graph.program.thunks import Kernel
+
+ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
 
 OK = real.CUresult.CUDA_SUCCESS
 BAD = real.CUresult.CUDA_ERROR_INVALID_VALUE
@@ -71,7 +81,7 @@ class FakeDriver:
     def load(self, plan) -> None:
         """Know the kernels of `plan`."""
         self.evaluator = HostEvaluator(plan.computations)
-        for key, source in kernels_of(plan).items():
+        for key, source in without_text(plan).items():
             computation = plan.computations[key.computation]
             shapes = [leaf for p in computation.parameters for leaf in p.shape.leaves()]
             self.shapes[source.name] = (
@@ -418,6 +428,42 @@ class FakeLibrary:
 
     def cuStreamWaitValue32_v2(self, stream, address, value, flags):
         return 0
+
+
+DRIVERS = FakeDriver, type(real)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Return a function that puts a fake driver in place and makes an executable for it."""
+
+    def use(program, version=13000, seed=0, fuse="none", **options):
+        found = FakeDriver(version, seed)
+        for name, module in list(sys.modules.items()):
+            if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
+                monkeypatch.setattr(module, "cuda", found)
+        monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
+        monkeypatch.setattr(executable, "kernels_of", without_text)
+        monkeypatch.setattr(executable, "check_support", lambda _: None)
+        monkeypatch.setattr(executable, "compile_kernels", lambda *_: [Compiled(b"", cached=False)])
+        driver.open_device.cache_clear()
+        plan = hlo2graph.plan(program, target="sm_90", fuse=fuse)
+        found.load(plan)
+        return found, executable.CudaExecutable(plan, **options)
+
+    yield use
+    gc.collect()  # what holds device memory frees it while its driver is there
+    driver.open_device.cache_clear()
+
+
+def without_text(plan):
+    """Return a kernel for every computation, whether or not it has C++: nobody compiles it."""
+    found, taken = {}, set()
+    for thunk in walk(plan.body):
+        if isinstance(thunk, Kernel) and key_of(thunk) not in found:
+            name = cpp_name(thunk.name, taken)
+            found[key_of(thunk)] = KernelSource(name, "", (1, 1, 1), 1)
+    return found
 
 
 def _leaves(value):

@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-
 import numpy as np
 import pytest
 from cuda.bindings import driver as real
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda import driver, executable
-from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.errors import BackendError, UnsupportedError
 from hlo2graph.inspect.compare import same_bits
-from tests.fake_cuda import FakeDriver, FakeLibrary
+from tests.fake_cuda import FakeDriver, fake
 
-ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
-DRIVERS = FakeDriver, type(real)
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    """Return a function that puts a fake driver in place and compiles a program for it."""
-
-    def use(program, version=13000, seed=0, **options):
-        found = FakeDriver(version, seed)
-        for name, module in list(sys.modules.items()):
-            if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
-                monkeypatch.setattr(module, "cuda", found)
-        monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
-        monkeypatch.setattr(executable, "compile_kernels", lambda *_: [Compiled(b"", cached=False)])
-        driver.open_device.cache_clear()
-        plan = h2g.plan(program, target="sm_90", fuse="none")
-        found.load(plan)
-        return found, executable.CudaExecutable(plan, **options)
-
-    yield use
-    gc.collect()  # what holds device memory frees it while its driver is there
-    driver.open_device.cache_clear()
+__all__ = ["fake"]  # a fixture
 
 
 def host(program, *args):

@@ -1,0 +1,46 @@
+"""Every sample as a graph on a CUDA driver that runs on the host, in orders that it allows."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+import hlo2graph
+from hlo2graph.backends.host.support import check_support
+from tests.fake_cuda import fake
+from tests.gpu.suite import check, measured
+
+__all__ = ["fake"]  # a fixture
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+
+
+def runs_on_the_host(path):
+    try:
+        check_support(hlo2graph.plan(path.read_text(), target="host"))
+    except hlo2graph.HloError:
+        return False
+    return True
+
+
+RUNNING = [p for p in sorted(SAMPLES.glob("*.hlo")) if runs_on_the_host(p)]
+
+
+@pytest.mark.parametrize("fuse", ["none", "default"])
+@pytest.mark.parametrize("path", RUNNING, ids=lambda p: p.stem)
+def test_graph_chain_and_serial_stream_agree_with_the_host(fake, path, fuse):
+    program = hlo2graph.parse(path.read_text(), path.name)
+    _, exe = fake(program, fuse=fuse, seed=1)
+    assert check(program, path, exe, Namespace())["why"] == ""
+
+
+def test_timings_have_every_figure(fake):
+    path = SAMPLES / "wide_branches.hlo"
+    program = hlo2graph.parse(path.read_text(), path.name)
+    _, exe = fake(program)
+    found = measured(program, path, exe, Namespace(duration=0.02))
+    assert found["status"] == "ok"
+    assert set(found["modes"]) == {"serial", "chain", "graph"}
+    assert found["call"]["host"] > 0
