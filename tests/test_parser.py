@@ -274,6 +274,7 @@ def test_literals(shape: str, literal: str, expected: object) -> None:
         ("bf16[2]", "{-nan, nan(0x7f)}", "ffc0 7fff"),
         ("f64[1]", "{nan(0xdeadbeef)}", "7ff00000deadbeef"),
         ("f8e5m2[2]", "{nan, -nan(0x1)}", "7e fd"),
+        ("c64[1]", "{(nan(0x1), -0.0)}", "800000007f800001"),
         ("f8e4m3fn[2]", "{nan, -nan}", "7f ff"),
         ("f32[2]", "{0.1, 3.4028235e38}", "3dcccccd 7f7fffff"),
     ],

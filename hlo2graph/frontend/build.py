@@ -7,7 +7,8 @@ from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.header import read_header
 from hlo2graph.frontend.instructions import InstructionReader, is_reserved
 from hlo2graph.frontend.lexer import Region
-from hlo2graph.frontend.scan import Fault, skip_blank
+from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.signature import result_shape
 from hlo2graph.frontend.syntax import (
     ComputationNode,
     InstructionNode,
@@ -101,9 +102,10 @@ class ComputationReader:
         return thread
 
     def _check_signature(self, signature: Token, computation: Computation) -> None:
-        at = signature.text.rindex("->") + 2
-        at = skip_blank(signature.text, at, len(signature.text))
-        written = self.context.shape(signature.text[at:], signature.start + at)
+        try:
+            written, at = result_shape(signature.text, self.context.shapes)
+        except Fault as fault:
+            raise fault.located(self.context.source, signature.start) from None
         root = computation.result
         if not written.compatible(root.shape):
             raise ParseError(

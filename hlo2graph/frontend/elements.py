@@ -16,7 +16,7 @@ from hlo2graph.ops.spec import Array
 
 _TOKEN = re.compile(
     r"\s*+(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)"
-    r"|(?P<element>\([^()]*+\)|-?nan\([^()]*+\)|[^\s,{}()]++|[()]))",
+    r"|(?P<element>\((?>[^()]++|\([^()]*+\))*+\)|-?nan\([^()]*+\)|[^\s,{}()]++|[()]))",
 )
 _NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]{1,16})\))?")
 _DECIMAL = re.compile(r"-?\d++(?:\.\d*+)?+(?:[eE][+-]?\d++)?+|-\.\d++(?:[eE][+-]?\d++)?+", re.ASCII)

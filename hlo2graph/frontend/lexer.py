@@ -39,7 +39,8 @@ _BRACES = rf"\{{(?>{_TEXT}|\{{(?>{_TEXT}|{_FLAT})*+\}})*+\}}"
 _LAYOUT = r"\{\s*+(?=[\d:])[\d,\s]*+(?::[^{}]*+)?\}"
 ARRAY = rf"[a-z][a-z0-9]*+\[[^\[\]{{}}()\";%]*+\](?>\s*+{_LAYOUT})?+"
 _PLAIN = r"(?>[^\s,(){}\[\]\"'/]++|/(?![/*]))++"
-_VALUE = rf"(?>{_PLAIN}|{_BRACES}|{_STRING}|\[[^\[\]]*+\]|\([^()]*+\))++(?![\[({{\"'])"
+_MIXED = rf"(?>{_PLAIN}|\[[^\[\]]*+\]|\([^()]*+\)|{_BRACES})++(?![\[({{\"'])"  # [1,2]<=[2]
+_VALUE = rf"(?>{_BRACES}|{_STRING}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
 _CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)
 
@@ -162,6 +163,8 @@ def _cut_long(text: str, start: int, at: int, end: int) -> tuple[Token, int]:
 
 def _value_end(text: str, at: int, end: int) -> int:
     start = at
+    if text.startswith("{", at):
+        return closing(text, at, end)
     while piece := _PIECE.match(text, at, end):
         at = closing(text, at, end) if piece["open"] else piece.end()
     if at == start and text[at : at + 1] in ("'", '"'):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 
-from hlo2graph.frontend.scan import Fault, shown, skip_blank
+from hlo2graph.frontend.scan import Fault, blank_comments, shown, skip_blank
 from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Layout, Shape, TupleShape
 
 DEEPEST = 64  # levels of tuples in tuples
@@ -31,13 +31,21 @@ class ShapeReader:
         """
         known = self._known.get(text)
         if known is None:
-            at = skip_blank(text, 0, len(text))
-            known, at = self._read(text, at, 0)
-            at = skip_blank(text, at, len(text))
-            if at < len(text):
-                raise Fault("unexpected text behind the shape", at, len(text))
+            known = self._whole(blank_comments(text))
             self._known[text] = known
         return known
+
+    def _whole(self, text: str) -> AnyShape:
+        at = skip_blank(text, 0, len(text))
+        shape, at = self.read_at(text, at)
+        at = skip_blank(text, at, len(text))
+        if at < len(text):
+            raise Fault("unexpected text behind the shape", at, len(text))
+        return shape
+
+    def read_at(self, text: str, at: int) -> tuple[AnyShape, int]:
+        """Return the shape that begins at `at`, and the offset behind it; raises Fault."""
+        return self._read(text, at, 0)
 
     def _read(self, text: str, at: int, depth: int) -> tuple[AnyShape, int]:
         if text.startswith("(", at):

@@ -55,8 +55,9 @@ def _floats(flat: _Array, dtype: DType) -> list[str]:
 
 def _trimmed(text: str) -> str:
     """Return the shortest text of the same number; `-0.0` stays as it is."""
-    if "e+" in text and len(whole := str(int(float(text)))) <= len(text):
-        return whole
+    if "e+" in text and (value := float(text)).is_integer():
+        whole = str(int(value))
+        return whole if len(whole) <= len(text) else text
     return text.removesuffix(".0") if text != "-0.0" else text
 
 
