@@ -25,16 +25,16 @@ def aligned(size: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Temp:
-    """A buffer of the arena: its scope, its first and last time there, and all between.
+    """A buffer of the arena: its scope, and when that scope's thunks use it.
 
-    `mask` has a bit for each thunk of the scope that uses it. `first` is the value it is born with.
+    `first` is the value it is born with.
     """
 
     buffer: Buffer
     scope: int
     born: int
     last: int
-    mask: int
+    times: tuple[int, ...]
     first: int
     size: int
     order: int = 0  # its number in order of birth
@@ -95,17 +95,16 @@ def _temp(uses: Uses, buffer: Buffer) -> Temp:
     scope = min(homes)
     for home in homes:
         scope = uses.common(scope, home)
-    mask, end = 0, uses.scopes[scope].end
-    first, born, last = buffer.members[0], end, -1
+    first, born = buffer.members[0], uses.scopes[scope].end
+    times: set[int] = set()
     for value in buffer.members:
-        times = uses.seen_from(value, scope)
-        if times[0] < born:
-            first, born = value, times[0]
-        last = max(last, times[-1])
-        for time in times:
-            mask |= 1 << time
+        seen = uses.seen_from(value, scope)
+        if seen[0] < born:
+            first, born = value, seen[0]
+        times.update(seen)
     assert born >= 0, "only parameters and constants are there before the first thunk"
-    return Temp(buffer, scope, born, last, mask, first, aligned(buffer.size))
+    used = tuple(sorted(times))
+    return Temp(buffer, scope, born, used[-1], used, first, aligned(buffer.size))
 
 
 def _index(model: Model) -> None:

@@ -89,7 +89,8 @@ class _Placer:
             for temp in self.model.deaths.get((scope, at), ()):
                 if temp.size:
                     start, spent = placed.pop(temp.order)
-                    space.add(Block(start, start + temp.size, temp.mask, spent))
+                    mask = sum(1 << time for time in temp.times)
+                    space.add(Block(start, start + temp.size, mask, spent))
                     used.append((start, start + temp.size))
         # What lives to the end of the sequence.
         sizes = self.model.temps
@@ -99,7 +100,8 @@ class _Placer:
     def _give(self, temp: Temp, order: PartialOrder, space: Space) -> tuple[int, int]:
         """Place `temp` at the thunk appended last; return its start and how often it was spent."""
         choice = self._choose(temp, order, space)
-        at, row = len(order) - 1, order.ancestors[-1]
+        at = len(order) - 1
+        row = order.ancestors(at)
         spent, waits = 0, False
         for block in choice.blocks:
             missing = block.mask & ~row
@@ -121,7 +123,7 @@ class _Placer:
         if self.policy.offsets is not None:
             return _settled(space, self.policy.offsets[temp.order], temp.size)
         ordered = []
-        for block in space.ordered(order.ancestors[-1]):
+        for block in space.ordered(order.ancestors(len(order) - 1)):
             if block.size == temp.size:
                 return _Choice(0, 0, 0, 0, block.start, (block,))
             ordered.append(block)
@@ -154,7 +156,7 @@ class _Placer:
 
     def _out_of_order(self, temp: Temp, order: PartialOrder, space: Space) -> Iterator[_Choice]:
         """Yield the ways to take bytes that data flow does not free."""
-        row = order.ancestors[-1]
+        row = order.ancestors(len(order) - 1)
         allowed = {b.start: b for b in space.unspent(self.policy.reuse)}
         allowed.update((b.start, b) for b in space.ordered(row))
         for run in runs(allowed.values()):
@@ -164,7 +166,7 @@ class _Placer:
                     stop += 1
                 blocks = tuple(run[first:stop])
                 if blocks[-1].end >= start + temp.size or blocks[-1].end == self.made.size:
-                    yield self._growing(start, temp.size, _deeper(order, blocks), blocks)
+                    yield self._growing(start, temp.size, _deeper(order, row, blocks), blocks)
 
     def _nested(
         self, scope: int, at: int, order: PartialOrder, space: Space
@@ -198,7 +200,8 @@ class _Placer:
 
     def _lend(self, order: PartialOrder, space: Space) -> list[tuple[Block, Block]]:
         """Return what the thunk appended last may use, as it is here and as it is inside that."""
-        at, row = len(order) - 1, order.ancestors[-1]
+        at = len(order) - 1
+        row = order.ancestors(at)
         found = []
         for block in list(space):
             missing = block.mask & ~row
@@ -223,31 +226,35 @@ def _cover(choice: _Choice, size: int) -> tuple[Block, ...]:
     return tuple(b for b in choice.blocks if b.start < choice.start + size)
 
 
-def _deeper(order: PartialOrder, blocks: tuple[Block, ...]) -> int:
+def _deeper(order: PartialOrder, row: int, blocks: tuple[Block, ...]) -> int:
     """Return how much longer the path to the thunk appended last gets by waiting for `blocks`."""
-    longest = order.depth[-1]
+    deeper = 0
     for block in blocks:
-        missing = block.mask & ~order.ancestors[-1]
-        while missing:
-            user = missing.bit_length() - 1
-            missing ^= 1 << user
-            longest = max(longest, order.depth[user] + 1)
+        users = block.mask & ~row
+        deeper = max(deeper, _latest(order, users) + 1 - order.depth[-1])
         for debt in block.debts:
-            users = debt.mask
-            while users:
-                user = users.bit_length() - 1
-                users ^= 1 << user
-                longest = max(
-                    longest,
-                    order.depth[-1] + debt.order.depth[user] + 1 - debt.order.depth[debt.at],
-                )
-    return longest - order.depth[-1]
+            wait = _latest(debt.order, debt.mask) + 1 - debt.order.depth[debt.at]
+            deeper = max(deeper, wait)
+    return deeper
+
+
+def _latest(order: PartialOrder, users: int) -> int:
+    """Return the depth of the deepest of `users`."""
+    return max((order.depth[user] for user in _members(users)), default=0)
 
 
 def _wait(order: PartialOrder, at: int, users: int) -> None:
-    """Let thunk `at` wait for all in the bit set `users`, the last first."""
-    while users := users & ~order.ancestors[at]:
-        order.add_edge(users.bit_length() - 1, at)
+    """Let thunk `at`, the last, wait for all in the bit set `users`."""
+    for user in _members(users):
+        order.add_edge(user, at)
+
+
+def _members(users: int) -> Iterator[int]:
+    """Yield the members of a bit set, the last first."""
+    while users:
+        user = users.bit_length() - 1
+        users ^= 1 << user
+        yield user
 
 
 def _union(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """The order that data flow alone imposes on the thunks of one sequence.
 
 In: thunks over Values, in program order. Out: who waits for whom, and the transitive closure of
-that as bit sets. Positions in program order are a topological order: a predecessor has the
+that. Positions in program order are a topological order: a predecessor has the
 smaller position. Thunks are only ever appended, and edges only enter the thunk appended last, so
 that buffer assignment can add an edge where it has just put a value and read the result at once.
 """
@@ -17,29 +17,32 @@ from hlo2graph.program.uses import nested, reads, writes
 class PartialOrder:
     """A growing directed acyclic graph and its closure.
 
-    `ancestors[t]` has bit p set where p precedes t: n*n/8 bytes at most for n nodes, 0.6 GB at
-    100,000 nodes that form a chain. `depth[t]` is the number of nodes on the longest path to t.
+    Node t waits for all nodes before `_whole[t]`, and for `_whole[t]` + i where bit i of `_more[t]`
+    is set. In deep programs nearly all is in the first number; at worst the bits take n*n/16 bytes
+    for n nodes, 0.6 GB at 100,000. `depth[t]` is the number of nodes on the longest path to t.
     """
 
     def __init__(self) -> None:
-        self.ancestors: list[int] = []
         self.depth: list[int] = []
         self.predecessors: list[tuple[int, ...]] = []
+        self._whole: list[int] = []
+        self._more: list[int] = []
 
     def __len__(self) -> int:
-        return len(self.ancestors)
+        return len(self.depth)
 
     def join(self, predecessors: Iterable[int]) -> tuple[int, ...]:
         """Append a node and return those of `predecessors` that it needs an edge from.
 
         The others precede one of those returned, so what comes back is transitively reduced.
         """
-        row, kept = 0, []
+        at, kept = len(self), []
+        self._whole.append(0)
+        self._more.append(0)
         for p in sorted(set(predecessors), reverse=True):
-            if not row >> p & 1:
+            if not self.precedes(p, at):
                 kept.append(p)
-                row |= self.ancestors[p] | 1 << p
-        self.ancestors.append(row)
+                self._follow(at, p)
         self.depth.append(1 + max((self.depth[p] for p in kept), default=0))
         self.predecessors.append(tuple(kept))
         return tuple(kept)
@@ -49,13 +52,35 @@ class PartialOrder:
         assert src < dst == len(self) - 1, "an edge enters the node appended last"
         if self.precedes(src, dst):
             return
-        self.ancestors[dst] |= self.ancestors[src] | 1 << src
+        self._follow(dst, src)
         self.depth[dst] = max(self.depth[dst], self.depth[src] + 1)
         self.predecessors[dst] = (*self.predecessors[dst], src)
 
     def precedes(self, a: int, b: int) -> bool:
         """Node `b` waits for node `a`, directly or not."""
-        return bool(self.ancestors[b] >> a & 1)
+        beyond = a - self._whole[b]
+        return beyond < 0 or bool(self._more[b] >> beyond & 1)
+
+    def ancestors(self, node: int) -> int:
+        """Return all that `node` waits for, a bit each."""
+        whole = self._whole[node]
+        return self._more[node] << whole | (1 << whole) - 1
+
+    def _follow(self, node: int, other: int) -> None:
+        """Let `node` wait for `other`, for which it does not yet, and for all that precedes it."""
+        whole, more = self._whole[node], self._more[node]
+        apart = self._whole[other] - whole
+        if apart > 0:
+            whole += apart
+            more = more >> apart | self._more[other]
+        else:
+            more |= self._more[other] >> -apart
+        more |= 1 << other - whole
+        if more & 1:
+            ones = (~more & more + 1).bit_length() - 1
+            whole += ones
+            more >>= ones
+        self._whole[node], self._more[node] = whole, more
 
 
 class DataOrder(PartialOrder):
