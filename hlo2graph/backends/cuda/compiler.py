@@ -93,10 +93,14 @@ def _store(path: Path, data: bytes) -> None:
         return
 
 
+def nvrtc_version() -> str:
+    """Return NVRTC's version, as 13.0."""
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return f"{major}.{minor}"
+
+
 def _key(text: str, arch: str) -> str:
-    nvrtc = _nvrtc()
-    _, major, minor = nvrtc.nvrtcVersion()
-    parts = (arch, f"{major}.{minor}", *OPTIONS, text, *(t for pair in headers() for t in pair))
+    parts = (arch, nvrtc_version(), *OPTIONS, text, *(t for pair in headers() for t in pair))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

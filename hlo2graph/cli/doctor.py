@@ -1,0 +1,30 @@
+"""`hlo2graph doctor`: what is here of what CUDA takes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from hlo2graph.cli.files import emit
+from hlo2graph.cli.options import json_option
+
+
+@click.command("doctor")
+@json_option
+def command(json_file: str | None) -> None:
+    """Say what is here of driver, bindings, compiler and GPU, and what to fix.
+
+    Runs a small program on the GPU if there is one. Exits with 1 if something
+    that is there does not work; what is missing is no error.
+    """
+    from hlo2graph.inspect.doctor import doctor_text, examine, works
+
+    findings = examine()
+    if json_file is not None:
+        emit(json.dumps([asdict(f) for f in findings], indent=2), json_file)
+    if json_file != "-":
+        click.echo(doctor_text(findings))
+    if not works(findings):
+        click.get_current_context().exit(1)

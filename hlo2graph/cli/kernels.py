@@ -1,0 +1,73 @@
+"""`hlo2graph kernels`: the CUDA C++ that a plan's kernels are, or what NVRTC makes of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import click
+
+import hlo2graph
+from hlo2graph.cli.files import emit, joined, modules_in, read_file, write_whole
+from hlo2graph.cli.options import file_argument, output_option, planning_options
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import PlanOptions
+
+ARCH = re.compile(r"sm_\d{2,3}[af]?")
+
+
+def _arch(_: click.Context, __: click.Parameter, text: str) -> str:
+    if not ARCH.fullmatch(text):
+        raise click.BadParameter(f"{text!r} is no architecture, as sm_80 and sm_90 are")
+    return text
+
+
+@click.command("kernels")
+@file_argument
+@output_option
+@click.option("--ptx", "form", flag_value="ptx", help="Print PTX.")
+@click.option("--cubin", "form", flag_value="cubin", help="Write a cubin; needs --output.")
+@click.option(
+    "--arch",
+    metavar="sm_NN",
+    default="sm_90",
+    show_default=True,
+    callback=_arch,
+    help="The GPU that --ptx and --cubin are for.",
+)
+@planning_options
+def command(
+    file: str, output: str | None, form: str | None, arch: str, planning: PlanOptions
+) -> None:
+    """Print the CUDA C++ of FILE's kernels.
+
+    No GPU is needed. Kernels are named after the HLO instructions they run;
+    those whose computations are equal share one.
+
+    \b
+    Examples:
+      hlo2graph kernels model.hlo
+      hlo2graph kernels model.hlo --fuse none
+      hlo2graph kernels model.hlo --ptx --arch sm_80
+      hlo2graph kernels model.hlo --cubin -o model.cubin
+    """
+    from hlo2graph.inspect.kernel_text import kernels_cubin, kernels_ptx, kernels_text
+
+    parts = modules_in(read_file(file))
+    if form == "cubin":
+        if output is None and sys.stdout.isatty():
+            raise click.UsageError("--cubin is no text; give --output FILE")
+        if len(parts) > 1:
+            raise click.UsageError("--cubin is for one module; FILE holds several")
+    settings: PlanOptions = {"target": "sm_90", **planning}
+    with progress("planning"):
+        plans = [hlo2graph.plan(p.text, filename=p.filename, **settings) for p in parts]
+    if form == "cubin":
+        data = kernels_cubin(plans[0], arch)
+        if output is None or output == "-":
+            sys.stdout.buffer.write(data)
+        else:
+            write_whole(output, data)
+        return
+    texts = (kernels_ptx(p, arch) if form == "ptx" else kernels_text(p) for p in plans)
+    emit(joined(texts), output)
