@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from hlo2graph.cli import main
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = sorted(p for p in (ROOT / "samples").iterdir() if p.suffix in (".hlo", ".thunks"))
@@ -17,6 +20,15 @@ REFUSED = {  # samples that are planned but not run here, and what the refusal n
 }
 RUNNABLE = [p for p in SAMPLES if p.stem not in REFUSED]
 GOLDEN = ROOT / "tests" / "golden"
+ADD = """\
+HloModule add
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  ROOT s = f32[4] add(x, y)
+}
+"""
+QUICK = ("--warmup", "0", "--iterations", "2", "--threads", "2")  # how `run` measures in tests
 CHANGED = pytest.StashKey[list[str]]()
 
 
@@ -37,6 +49,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         changed = terminalreporter.config.stash[CHANGED]
         terminalreporter.section(f"{len(changed)} golden files changed")
         terminalreporter.write("".join(f"{line}\n" for line in sorted(changed)))
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run the command line in this process; return exit code, stdout, stderr."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hlo2graph", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return ended.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def add(tmp_path):
+    path = tmp_path / "add.hlo"
+    path.write_text(ADD)
+    return path
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from hlo2graph.cli import units
 from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file
 from hlo2graph.cli.options import dump_option, file_argument, json_option, planning_options
 from hlo2graph.cli.progress import Progress, progress
-from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, REFERENCES, PlanOptions
+from hlo2graph.cli.run_options import RunOptions, run_options
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
@@ -26,29 +25,6 @@ if TYPE_CHECKING:
     from hlo2graph.ops.spec import Array
     from hlo2graph.options import Observer
     from hlo2graph.program.plan import Plan
-
-
-class _Options(TypedDict):
-    """The flags of `run` that are for each module alike."""
-
-    planning: PlanOptions
-    backend: str
-    matmul_precision: str
-    elided: str | None
-    given: tuple[str, ...]
-    inputs: str | None
-    seed: int
-    save_outputs: str | None
-    reference: str
-    abs_error: float | None
-    rel_error: float | None
-    warmup: float
-    duration: float
-    iterations: int | None
-    percentile: tuple[float, ...]
-    threads: int | None
-    cold_l2: bool
-    unroll_loops: str
 
 
 class _Session(TypedDict):
@@ -62,120 +38,7 @@ class _Session(TypedDict):
 
 @click.command("run")
 @file_argument
-@click.option(
-    "--backend",
-    type=click.Choice(BACKENDS),
-    default="auto",
-    show_default=True,
-    help="What runs it; auto is the best there is here.",
-)
-@click.option(
-    "--input",
-    "given",
-    metavar="NAME=@FILE.npy",
-    multiple=True,
-    help="An array for one parameter, by its name or argN; may be repeated.",
-)
-@click.option(
-    "--inputs",
-    metavar="FILE.npz",
-    type=click.Path(dir_okay=False),
-    help="Arrays by parameter name or argN (tuple leaves in order).",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Of the random arrays for parameters not given, and of random orders.",
-)
-@click.option(
-    "--save-outputs",
-    metavar="FILE.npz",
-    type=click.Path(dir_okay=False),
-    help="Write the results as out0, out1, ...",
-)
-@click.option(
-    "--reference",
-    type=click.Choice(REFERENCES),
-    default="host",
-    show_default=True,
-    help="What to compare with: the HLO evaluated as written, XLA:CPU (needs jax), or nothing.",
-)
-@click.option(
-    "--abs-error",
-    metavar="X",
-    type=click.FloatRange(min=0),
-    help="Absolute tolerance for floats.  [default: by element type]",
-)
-@click.option(
-    "--rel-error",
-    metavar="X",
-    type=click.FloatRange(min=0),
-    help="Relative tolerance for floats.  [default: by element type]",
-)
-@click.option(
-    "--warmup",
-    metavar="MS",
-    type=units.seconds("ms"),
-    default="100",
-    show_default=True,
-    help="Warm-up of each mode; also 1s, 500us.",
-)
-@click.option(
-    "--duration",
-    metavar="S",
-    type=units.seconds("s"),
-    default="1",
-    show_default=True,
-    help="Measuring time of all modes together; also 500ms. 0 measures nothing.",
-)
-@click.option(
-    "--iterations", metavar="N", type=click.IntRange(min=1), help="Rounds to measure, at most."
-)
-@click.option(
-    "--percentile",
-    metavar="P,P,...",
-    type=units.percentiles,
-    default="50,90,99",
-    show_default=True,
-    help="Of latency.",
-)
-@click.option(
-    "--threads",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Threads of the host's pool.  [default: as many as cores, at least 2]",
-)
-@click.option(
-    "--matmul-precision",
-    type=click.Choice(MATMUL_PRECISIONS),
-    default="default",
-    show_default=True,
-    help="What dots may round to on cuda; the host computes in full.",
-)
-@click.option(
-    "--elided",
-    metavar="zeros|random:SEED",
-    help="Values for constants that the text left out as `{...}`.  [default: refuse to run]",
-)
-@click.option(
-    "--unroll-loops",
-    metavar="auto|N|never",
-    default="auto",
-    show_default=True,
-    help="On cuda, write loops of a known trip count out in the graph: short ones, those of at "
-    "most N rounds, none.",
-)
-@click.option(
-    "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."
-)
-@click.option(
-    "--fail-if-slower",
-    metavar="X",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Exit with 1 where the graph takes over X times as long as the serial order.",
-)
+@run_options
 @planning_options
 @json_option
 @dump_option
@@ -184,7 +47,7 @@ def command(
     json_file: str | None,
     dump: str | None,
     fail_if_slower: float | None,
-    **options: Unpack[_Options],
+    **options: Unpack[RunOptions],
 ) -> None:
     """Compile FILE, run it, check the results and time it.
 
@@ -226,7 +89,7 @@ def command(
         click.get_current_context().exit(1)
 
 
-def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
+def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunReport:
     """Compile, run, check and measure one module."""
     from hlo2graph.backends.host import HostExecutable
     from hlo2graph.inspect.arrays import save_outputs
@@ -260,7 +123,7 @@ def _run(part: Input, observe: Observer | None, options: _Options) -> RunReport:
 def _compiled(
     part: Input,
     observe: Observer | None,
-    options: _Options,
+    options: RunOptions,
     stages: list[Stage],
     shown: Progress,
 ) -> tuple[Module | None, HostExecutable | CudaExecutable]:
@@ -288,17 +151,18 @@ def _compiled(
     return module, executable
 
 
-def _arguments(plan: Plan, options: _Options) -> tuple[list[Array], bool]:
+def _arguments(plan: Plan, options: RunOptions) -> tuple[list[Array], bool]:
     """Return an array per parameter leaf, and whether all were given."""
     from hlo2graph.inspect.arrays import load_inputs, parse_input, random_inputs
 
     found = load_inputs(Path(options["inputs"]), plan.inputs) if options["inputs"] else {}
     found |= dict(parse_input(text, plan.inputs) for text in options["given"])
     drawn = random_inputs(plan.inputs, options["seed"])
-    return [found.get(at, array) for at, array in enumerate(drawn)], len(found) == len(drawn)
+    all_given = bool(found) and len(found) == len(drawn)
+    return [found.get(at, array) for at, array in enumerate(drawn)], all_given
 
 
-def _wishes(options: _Options, shown: Progress) -> Wishes:
+def _wishes(options: RunOptions, shown: Progress) -> Wishes:
     from hlo2graph.inspect.session import Wishes, default_threads
     from hlo2graph.inspect.timing import Budget
 

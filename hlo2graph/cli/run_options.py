@@ -1,0 +1,161 @@
+"""The options of `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar
+
+import click
+
+from hlo2graph.cli import units
+from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, REFERENCES, PlanOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RunOptions(TypedDict):
+    """The flags of `run` that are for each module alike."""
+
+    planning: PlanOptions
+    backend: str
+    matmul_precision: str
+    elided: str | None
+    given: tuple[str, ...]
+    inputs: str | None
+    seed: int
+    save_outputs: str | None
+    reference: str
+    abs_error: float | None
+    rel_error: float | None
+    warmup: float
+    duration: float
+    iterations: int | None
+    percentile: tuple[float, ...]
+    threads: int | None
+    cold_l2: bool
+    unroll_loops: str
+
+
+_OPTIONS = (
+    click.option(
+        "--backend",
+        type=click.Choice(BACKENDS),
+        default="auto",
+        show_default=True,
+        help="What runs it; auto is the best there is here.",
+    ),
+    click.option(
+        "--input",
+        "given",
+        metavar="NAME=@FILE.npy",
+        multiple=True,
+        help="An array for one parameter, by its name or argN; may be repeated.",
+    ),
+    click.option(
+        "--inputs",
+        metavar="FILE.npz",
+        type=click.Path(dir_okay=False),
+        help="Arrays by parameter name or argN (tuple leaves in order).",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Of the random arrays for parameters not given, and of random orders.",
+    ),
+    click.option(
+        "--save-outputs",
+        metavar="FILE.npz",
+        type=click.Path(dir_okay=False),
+        help="Write the results as out0, out1, ...",
+    ),
+    click.option(
+        "--reference",
+        type=click.Choice(REFERENCES),
+        default="host",
+        show_default=True,
+        help="What to compare with: the HLO evaluated as written, XLA:CPU (needs jax), or nothing.",
+    ),
+    click.option(
+        "--abs-error",
+        metavar="X",
+        type=click.FloatRange(min=0),
+        help="Absolute tolerance for floats.  [default: by element type]",
+    ),
+    click.option(
+        "--rel-error",
+        metavar="X",
+        type=click.FloatRange(min=0),
+        help="Relative tolerance for floats.  [default: by element type]",
+    ),
+    click.option(
+        "--warmup",
+        metavar="MS",
+        type=units.seconds("ms"),
+        default="100",
+        show_default=True,
+        help="Warm-up of each mode; also 1s, 500us.",
+    ),
+    click.option(
+        "--duration",
+        metavar="S",
+        type=units.seconds("s"),
+        default="1",
+        show_default=True,
+        help="Measuring time of all modes together; also 500ms. 0 measures nothing.",
+    ),
+    click.option(
+        "--iterations", metavar="N", type=click.IntRange(min=1), help="Rounds to measure, at most."
+    ),
+    click.option(
+        "--percentile",
+        metavar="P,P,...",
+        type=units.percentiles,
+        default="50,90,99",
+        show_default=True,
+        help="Of latency.",
+    ),
+    click.option(
+        "--threads",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Threads of the host's pool.  [default: as many as cores, at least 2]",
+    ),
+    click.option(
+        "--matmul-precision",
+        type=click.Choice(MATMUL_PRECISIONS),
+        default="default",
+        show_default=True,
+        help="What dots may round to on cuda; the host computes in full.",
+    ),
+    click.option(
+        "--elided",
+        metavar="zeros|random:SEED",
+        help="Values for constants that the text left out as `{...}`.  [default: refuse to run]",
+    ),
+    click.option(
+        "--unroll-loops",
+        metavar="auto|N|never",
+        default="auto",
+        show_default=True,
+        help="On cuda, write loops of a known trip count out in the graph: short ones, those of at "
+        "most N rounds, none.",
+    ),
+    click.option(
+        "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."
+    ),
+    click.option(
+        "--fail-if-slower",
+        metavar="X",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Exit with 1 where the graph takes over X times as long as the serial order.",
+    ),
+)
+
+
+def run_options(command: F) -> F:
+    """Add the flags that only `run` has."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command

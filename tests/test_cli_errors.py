@@ -1,0 +1,140 @@
+"""Every mistake at the command line has an exit code and says what to do; none a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import ADD, QUICK, ROOT
+
+from hlo2graph.cli.files import SEPARATOR
+from hlo2graph.errors import BackendError
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("run",), "Missing argument 'FILE'"),
+        (("go",), "No such command 'go'"),
+        (("run", "FILE", "--colour"), "No such option"),
+        (("run", "FILE", "--input", "x=x.npy"), "NAME=@file.npy"),
+        (("run", "FILE", "--input", "z=@z.npy"), "z names no input"),
+        (("run", "FILE", "--input", "x=@nowhere.npy"), "nowhere.npy"),
+        (("run", "FILE", "--inputs", "nowhere.npz"), "nowhere.npz"),
+        (("run", "FILE", "--percentile", "101"), "percentiles"),
+        (("run", "FILE", "--percentile", ""), "percentiles"),
+        (("run", "FILE", "--warmup", "1h"), "length of time"),
+        (("run", "FILE", "--duration", "-1"), "length of time"),
+        (("run", "FILE", "--memory-budget", "lots"), "no size"),
+        (("run", "FILE", "--max-buffer-reuse", "-2"), "-2"),
+        (("run", "FILE", "--seed", "-1"), "-1"),
+        (("run", "FILE", "--elided", "ones"), "zeros or random:SEED"),
+        (("run", "FILE", "--json", "/nowhere/x.json"), "/nowhere/"),
+        (("run", "FILE", "--save-outputs", "/nowhere/x.npz"), "/nowhere/"),
+        (("plan", "FILE", "--dump", "FILE"), "FILE"),
+        (("plan", "FILE", "-o", "/nowhere/p.thunks"), "/nowhere/"),
+        (("plan", "nowhere.hlo"), "nowhere.hlo"),
+        (("plan", "."), "directory"),
+        (("fmt", "FILE", "--check", "--in-place"), "exclude each other"),
+        (("fmt", "-", "--in-place"), "needs a file"),
+    ],
+)
+def test_mistakes_exit_with_2_and_say_what_to_do(cli, add, args, said):
+    code, out, err = cli(*(str(add) if arg == "FILE" else arg for arg in args))
+    assert code == 2
+    assert said.replace("FILE", str(add) if "'FILE'" not in said else "FILE") in err
+    assert out == "" or "/nowhere/" in said
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n\n",
+        b"\x0a\x05hello\x12\x80\x93\xff",
+        b"\xff\xfe",
+        b"module @jit_f { func.func public @main() { return } }",
+        b"HloModule m\n" + b"x" * 1_000_000,
+        b"ThunkSequence",
+        b"\0" * 100,
+        ADD.replace("add(x, y)", "add(x, nowhere)").encode(),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "plan", "dot", "fmt"])
+def test_what_is_no_program_exits_with_2(cli, tmp_path, command, data):
+    path = tmp_path / "bad.hlo"
+    path.write_bytes(data)
+    code, out, err = cli(command, path)
+    assert (code, out) == (2, "")
+    assert "error: " in err
+    assert "bad.hlo" in err
+    assert len(err) < 5000
+
+
+def test_positions_hold_in_a_later_module(cli, tmp_path):
+    path = tmp_path / "two.hlo"
+    path.write_text(f"{ADD}{SEPARATOR}\n{ADD.replace('add(x, y)', 'add(x, z)')}")
+    code, _, err = cli("plan", path)
+    assert code == 2
+    assert f"{path}:12:" in err
+
+
+def test_no_gpu_exits_with_3(cli, add, monkeypatch):
+    def no_gpu():
+        raise BackendError("no driver here")
+
+    monkeypatch.setattr("hlo2graph.pipeline.cuda_target", no_gpu)
+    assert cli("run", add, "--backend", "cuda") == (3, "", "error: no driver here\n")
+    assert cli("run", add, *QUICK)[0] == 0
+
+
+def test_planning_flags_with_a_thunk_sequence(cli, add, tmp_path):
+    cli("plan", add, "-o", tmp_path / "p.thunks")
+    code, _, err = cli("plan", tmp_path / "p.thunks", "--fuse", "none")
+    assert code == 2
+    assert "planned already" in err
+
+
+def test_elided_constants_plan_but_do_not_run(cli, tmp_path):
+    path = tmp_path / "elided.hlo"
+    path.write_text("HloModule e\nENTRY main {\n  ROOT c = f32[64,64] constant({...})\n}\n")
+    assert cli("plan", path)[0] == 0
+    assert cli("dot", path)[0] == 0
+    code, _, err = cli("run", path, *QUICK)
+    assert code == 2
+    assert "--elided" in err
+    code, out, _ = cli("run", path, *QUICK, "--elided", "random:1")
+    assert code == 0
+    assert "random:1" in out
+
+
+def test_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m hlo2graph plan {ROOT / 'samples' / 'attention.hlo'} | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("ThunkSequence")
+    assert done.stderr == ""
+
+
+def test_interrupt(cli, add, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hlo2graph.plan", interrupted)
+    code, out, err = cli("plan", add)
+    assert (code, out, err.strip()) == (128 + signal.SIGINT, "", "interrupted")
+
+
+def test_a_terminal_of_any_encoding(add):
+    add.write_text(ADD.replace("add(x, y)", "add(x, größe)"))
+    done = subprocess.run(
+        [sys.executable, "-m", "hlo2graph", "plan", add],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"error: " in done.stderr
+    assert b"gr\\xf6\\xdfe" in done.stderr

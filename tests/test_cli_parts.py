@@ -1,0 +1,90 @@
+"""Help, files and units of the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from hlo2graph.cli import units
+from hlo2graph.cli.files import write_whole
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["plan"], ["dot"], ["fmt"]])
+def test_help_gives_examples(cli, command):
+    code, out, err = cli(*command, "--help")
+    assert (code, err) == (0, "")
+    assert f"hlo2graph {command[0] if command else 'run'} " in out
+    assert "Examples:" in out
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['hlo2graph', '--help']\n"
+        "from hlo2graph.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('numpy', 'lark', 'rich', 'ml_dtypes') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_version(cli):
+    assert cli("--version")[1].startswith("hlo2graph, version 0.")
+
+
+def test_a_file_is_whole_or_absent(tmp_path, monkeypatch):
+    path = tmp_path / "f"
+    path.write_text("old")
+    path.chmod(0o640)
+    write_whole(str(path), "new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        write_whole(str(path), "newer")
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
+def test_output_may_be_a_device(cli, add):
+    assert cli("plan", add, "-o", os.devnull)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (units.size, "4096", 4096),
+        (units.size, "64KiB", 65536),
+        (units.size, "1.5MB", 1_500_000),
+        (units.size, "2 GiB", 2 * 2**30),
+        (units.seconds("ms"), "250", 0.25),
+        (units.seconds("ms"), "2s", 2.0),
+        (units.seconds("s"), "500ms", 0.5),
+        (units.seconds("s"), "1.5", 1.5),
+        (units.percentiles, "50,99.9", (50.0, 99.9)),
+    ],
+)
+def test_units(read, text, value):
+    assert read(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (units.size, "-1"),
+        (units.size, "1 parsec"),
+        (units.size, ""),
+        (units.seconds("s"), "1e3"),
+        (units.seconds("s"), "1x"),
+        (units.percentiles, "a"),
+        (units.percentiles, "nan"),
+        (units.percentiles, "50,"),
+    ],
+)
+def test_units_refuse(read, text):
+    with pytest.raises(click.BadParameter):
+        read(text)
