@@ -14,7 +14,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 .PHONY: help run test golden fmt lint types check corpus bench venv clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## Compile and run a sample (SAMPLE=FILE for another program)
 	$(BIN)/hlo2graph run $(SAMPLE)
@@ -41,6 +41,13 @@ check: lint types test ## Lint, types, tests
 corpus: $(VENV)/.developing ## Run folders of programs and known results (CORPUS="DIR ...")
 	@test -n "$(CORPUS)" || { echo 'say which folders: make corpus CORPUS="DIR ..."'; exit 2; }
 	$(BIN)/python tests/corpus.py $(CORPUS)
+
+gpu: $(VENV)/.developing ## On a GPU: tests, then the suite over samples (CORPUS="DIR ...")
+	$(BIN)/hlo2graph doctor
+	$(BIN)/python -m tests.gpu.suite $(CORPUS) --tests
+
+bench-gpu: $(VENV)/.developing ## On a GPU: measure beside XLA (CORPUS="DIR ..."; needs jax for CUDA)
+	$(BIN)/python -m tests.gpu.bench $(CORPUS)
 
 bench: $(VENV)/.developing ## Measure how cost grows with program size
 	$(BIN)/python tests/bench/scale.py

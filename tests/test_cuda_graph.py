@@ -92,6 +92,57 @@ ENTRY main {
     "no  { ROOT y = f32[4] parameter(0) }",
 )
 
+NESTED = """
+HloModule nested
+
+more { x = f32[4] parameter(0)  ROOT y = f32[4] add(x, x) }
+less { x = f32[4] parameter(0)  ROOT y = f32[4] negate(x) }
+
+inner_body {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  two = s32[] constant(2)
+  odd = s32[] remainder(i, two)
+  zero = s32[] constant(0)
+  is_odd = pred[] compare(odd, zero), direction=NE
+  w = f32[4] conditional(is_odd, v, v), true_computation=more, false_computation=less
+  ROOT t = (s32[], f32[4]) tuple(next, w)
+}
+inner_condition {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+outer_body {
+  p = (s32[], f32[4]) parameter(0)
+  k = s32[] get-tuple-element(p), index=0
+  v = f32[4] get-tuple-element(p), index=1
+  zero = s32[] constant(0)
+  init = (s32[], f32[4]) tuple(zero, v)
+  ran = (s32[], f32[4]) while(init), condition=inner_condition, body=inner_body
+  w = f32[4] get-tuple-element(ran), index=1
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  ROOT t = (s32[], f32[4]) tuple(next, w)
+}
+outer_condition {
+  p = (s32[], f32[4]) parameter(0)
+  k = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(4)
+  ROOT c = pred[] compare(k, n), direction=LT
+}
+ENTRY main {
+  start = s32[] parameter(0)
+  x = f32[4] parameter(1)
+  init = (s32[], f32[4]) tuple(start, x)
+  ROOT out = (s32[], f32[4]) while(init), condition=outer_condition, body=outer_body
+}
+"""
+
 X = np.arange(4, dtype=np.float32)
 
 
@@ -296,62 +347,12 @@ ENTRY main {
 
 
 def test_nested_loops_and_branches(fake):
-    text = """
-HloModule nested
-
-more { x = f32[4] parameter(0)  ROOT y = f32[4] add(x, x) }
-less { x = f32[4] parameter(0)  ROOT y = f32[4] negate(x) }
-
-inner_body {
-  p = (s32[], f32[4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  v = f32[4] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  two = s32[] constant(2)
-  odd = s32[] remainder(i, two)
-  zero = s32[] constant(0)
-  is_odd = pred[] compare(odd, zero), direction=NE
-  w = f32[4] conditional(is_odd, v, v), true_computation=more, false_computation=less
-  ROOT t = (s32[], f32[4]) tuple(next, w)
-}
-inner_condition {
-  p = (s32[], f32[4]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(3)
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-outer_body {
-  p = (s32[], f32[4]) parameter(0)
-  k = s32[] get-tuple-element(p), index=0
-  v = f32[4] get-tuple-element(p), index=1
-  zero = s32[] constant(0)
-  init = (s32[], f32[4]) tuple(zero, v)
-  ran = (s32[], f32[4]) while(init), condition=inner_condition, body=inner_body
-  w = f32[4] get-tuple-element(ran), index=1
-  one = s32[] constant(1)
-  next = s32[] add(k, one)
-  ROOT t = (s32[], f32[4]) tuple(next, w)
-}
-outer_condition {
-  p = (s32[], f32[4]) parameter(0)
-  k = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(4)
-  ROOT c = pred[] compare(k, n), direction=LT
-}
-ENTRY main {
-  start = s32[] parameter(0)
-  x = f32[4] parameter(1)
-  init = (s32[], f32[4]) tuple(start, x)
-  ROOT out = (s32[], f32[4]) while(init), condition=outer_condition, body=outer_body
-}
-"""
     for wish in ("never", "auto"):
         for seed in range(3):
-            _, exe = fake(text, seed=seed, unroll_loops=wish)
+            _, exe = fake(NESTED, seed=seed, unroll_loops=wish)
             for start in (0, 2, 4):
                 args = np.int32(start), X + 1
-                assert same_bits(agree(exe, *args), host(text, *args))
+                assert same_bits(agree(exe, *args), host(NESTED, *args))
 
 
 def test_own_device_arrays_are_not_copied(fake):

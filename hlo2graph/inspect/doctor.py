@@ -15,6 +15,7 @@ from hlo2graph.errors import BackendError, HloError
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 EXTRA = "pip install 'hlo2graph[cuda]'"
+CUDA_RUN = "cuda run"
 OLDEST = 12030  # the first driver version with conditional nodes
 SWITCHES = 12080
 PROBE = """HloModule probe
@@ -38,8 +39,17 @@ class Finding:
 
 def examine() -> tuple[Finding, ...]:
     """Look at everything, in the order in which one thing needs another."""
-    looks = (_host, _bindings, _nvrtc, _driver, _device, _run, _cupti, _jax)
-    return tuple(_safely(look) for look in looks)
+    looks = {
+        "host": _host,
+        "cuda-bindings": _bindings,
+        "NVRTC": _nvrtc,
+        "driver": _driver,
+        "GPU": _device,
+        CUDA_RUN: _run,
+        "CUPTI": _cupti,
+        "jax": _jax,
+    }
+    return tuple(_safely(what, look) for what, look in looks.items())
 
 
 def works(findings: tuple[Finding, ...]) -> bool:
@@ -55,7 +65,7 @@ def doctor_text(findings: tuple[Finding, ...]) -> str:
         lines.append(f"{finding.what:{width}}  {finding.state:7}  {finding.found}")
         if finding.state != OK and finding.fix:
             lines.append(f"{'':{width}}  {'':7}  -> {finding.fix}")
-    cuda = next(f for f in findings if f.what == "cuda run")
+    cuda = next(f for f in findings if f.what == CUDA_RUN)
     lines.append("")
     lines.append(
         "Programs run on the GPU here."
@@ -65,11 +75,10 @@ def doctor_text(findings: tuple[Finding, ...]) -> str:
     return "\n".join(lines)
 
 
-def _safely(look: Callable[[], Finding]) -> Finding:
+def _safely(what: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except Exception as error:  # a diagnosis does not end because something is broken
-        what = look.__name__.strip("_")
         return Finding(what, BROKEN, f"{type(error).__name__}: {error}")
 
 
@@ -143,7 +152,7 @@ def _run() -> Finding:
     from hlo2graph.frontend.parse import parse
 
     if _device().state != OK:
-        return Finding("cuda run", MISSING, "needs a GPU")
+        return Finding(CUDA_RUN, MISSING, "needs a GPU")
     from hlo2graph.backends.cuda.executable import CudaExecutable
     from hlo2graph.program.bind import make_plan
     from hlo2graph.program.buffers import assign_buffers
@@ -158,11 +167,11 @@ def _run() -> Finding:
     try:
         (got,) = CudaExecutable(plan)(values)
     except (BackendError, HloError) as error:
-        return Finding("cuda run", BROKEN, str(error))
+        return Finding(CUDA_RUN, BROKEN, str(error))
     (want,) = HostExecutable(plan)(values)
     if not np.array_equal(got, want):
-        return Finding("cuda run", BROKEN, "a program of two kernels gave wrong results")
-    return Finding("cuda run", OK, "a program of two kernels gives the host's results")
+        return Finding(CUDA_RUN, BROKEN, "a program of two kernels gave wrong results")
+    return Finding(CUDA_RUN, OK, "a program of two kernels gives the host's results")
 
 
 def _cupti() -> Finding:

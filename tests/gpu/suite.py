@@ -38,6 +38,7 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     write(given.out / "environment.json", environment)
     print(json.dumps(environment))
+    failed = given.tests and unit_tests()
     folders = given.folders or [SAMPLES]
     paths = [p for folder in folders for p in sorted(folder.glob("*.hlo"))]
     bad = correctness(paths, given)
@@ -46,7 +47,7 @@ def main() -> int:
     else:
         timed = given.time
     timings(timed, given)
-    return 1 if bad else 0
+    return 1 if bad or failed else 0
 
 
 def arguments() -> argparse.Namespace:
@@ -59,6 +60,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=6, help="programs at once, when not timing")
     parser.add_argument("--seconds", type=float, default=120, help="for one program")
     parser.add_argument("--duration", type=float, default=1.0, help="seconds to time a program for")
+    parser.add_argument("--tests", action="store_true", help="run this folder's pytest first")
     parser.add_argument("--one", choices=("check", "time"), help=argparse.SUPPRESS)
     parser.add_argument("--fuse", default="default", help=argparse.SUPPRESS)
     parser.add_argument("--unroll", default="auto", help=argparse.SUPPRESS)
@@ -86,6 +88,12 @@ def describe() -> dict:
         "commit": done.stdout.strip() or None,
         "date": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
+
+
+def unit_tests() -> bool:
+    """Run this folder's tests; tell whether one failed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", str(Path(__file__).parent)]
+    return bool(subprocess.run(command, cwd=REPOSITORY, check=False).returncode)
 
 
 # ---- the outer process ---------------------------------------------------------------------------
