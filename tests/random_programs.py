@@ -12,6 +12,8 @@ import random
 from hypothesis import strategies as st
 
 from hlo2graph.hlo import DTYPES, Computation, Instruction, Literal, Shape
+from hlo2graph.program.bind import make_plan
+from hlo2graph.program.buffers import assign_buffers
 from hlo2graph.program.thunks import (
     Alias,
     Conditional,
@@ -175,6 +177,12 @@ def programs(draw, depth=2, most=10, aliased=True):
         computations(),
         tuple(aliases),
     )
+
+
+def planned(program, **policy):
+    buffers = assign_buffers(program, **policy)
+    schedule = policy.get("schedule", "concurrent")
+    return make_plan(program, buffers, target="host", fuse="none", schedule=schedule)
 
 
 def _hash(name, leaf, contents, size):
