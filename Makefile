@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	$(shell $(p) -c 'import sys; print("$(p)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test golden fmt lint types check corpus bench venv clean
+.PHONY: help run test golden fmt lint types check corpus gpu bench-gpu bench venv clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
