@@ -3,8 +3,8 @@
     python -m tests.gpu.bench [DIR...] [--out DIR] [--rounds N] [--only NAME...]
 
 Each DIR holds NAME.hlo files. Needs jax for CUDA. XLA runs as it comes, and with command buffers
-for all that it can put into one (smallest graph 1), scheduled by LHS and CONCURRENT. All take turns,
-round by round, on device-resident arguments:
+for all that it can put into one (smallest graph 1), scheduled by LHS and by CONCURRENT. All take
+turns, round by round, on device-resident arguments:
 
     latency     call, and wait until its results are there; median
     throughput  100 calls, one wait; per call, median
