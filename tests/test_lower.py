@@ -738,3 +738,12 @@ def test_an_empty_array_has_a_value_of_size_0():
     program = lowered("x = f32[0,4] parameter(0)\nROOT y = f32[0,4] negate(x)")
     [kernel] = program.body.thunks
     assert [value.shape.size for value in kernel.writes] == [0]
+
+
+def test_two_random_draws_are_two_kernels():
+    program = lowered(
+        "a = f32[] constant(0)\nb = f32[] constant(1)\n"
+        "x = f32[8] rng(a, b), distribution=rng_uniform\n"
+        "y = f32[8] rng(a, b), distribution=rng_uniform\nROOT t = (f32[8], f32[8]) tuple(x, y)"
+    )
+    assert len({thunk.computation for thunk in program.body.thunks}) == 2

@@ -23,7 +23,7 @@ from hlo2graph.hlo import (
 from hlo2graph.hlo.module import CALLING_ATTRS
 from hlo2graph.program.lower_calls import called
 from hlo2graph.program.lower_leaf import Leaf
-from hlo2graph.program.lower_wrap import Input, wrapping
+from hlo2graph.program.lower_wrap import NAMED, Input, wrapping
 from hlo2graph.program.thunks import Value
 
 _Key: TypeAlias = tuple[Hashable, ...]
@@ -76,7 +76,7 @@ class KernelPool:
                 identity = (leaf.value, _shape_key(leaf.shape))
                 inputs.append(reads.setdefault(identity, (len(reads), leaf))[0])
         key = (
-            instr.opcode,
+            instr.name if instr.opcode in NAMED else instr.opcode,
             _shape_key(instr.shape),
             self._attrs_key(instr),
             tuple(inputs),
@@ -139,7 +139,7 @@ class KernelPool:
             numbers[computation.root],
             *(
                 (
-                    instr.opcode,
+                    instr.name if instr.opcode in NAMED else instr.opcode,
                     _shape_key(instr.shape),
                     tuple(numbers[o] for o in instr.operands),
                     self._attrs_key(instr),

@@ -11,6 +11,8 @@ from hlo2graph.hlo import AnyShape, Computation, Instruction, Literal, Shape, Tu
 Input: TypeAlias = int | Literal | None
 """What an operand's leaf is: a parameter's number, a constant to embed, or a token."""
 
+NAMED = frozenset({"rng"})  # opcodes whose result depends on their name: two never share a kernel
+
 
 def wrapping(
     name: str,
@@ -28,7 +30,8 @@ def wrapping(
     ]
     rest = iter(inputs)
     given = tuple(_operand(made, shape, rest).name for shape in operands)
-    root = _add(made, replace(instr, name=instr.opcode, operands=given))
+    name_inside = instr.name if instr.opcode in NAMED else instr.opcode
+    root = _add(made, replace(instr, name=name_inside, operands=given))
     if any(_is_token(leaf) for leaf in root.shape.leaves()):
         root = _without_tokens(made, root)
     return Computation(name, tuple(made), root.name)
