@@ -37,6 +37,7 @@ from hlo2graph.program.plan import Plan
 from hlo2graph.program.program_text import format_program
 from hlo2graph.program.text import format_plan
 from hlo2graph.program.thunks import Program
+from hlo2graph.program.use_libraries import use_libraries
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
@@ -88,6 +89,9 @@ def plan(
     if chosen.fusion == "default":
         lowered = drop_dead(lowered)
         see("drop_dead", lowered)
+    if chosen.machine != "host":
+        lowered = use_libraries(lowered)
+        see("use_libraries", lowered)
     lowered = place_copies(lowered)
     see("place_copies", lowered)
     buffers = assign_buffers(
@@ -135,7 +139,12 @@ def compile(
         return HostExecutable(made, elided=elided)
     from hlo2graph.backends.cuda.executable import CudaExecutable
 
-    return CudaExecutable(made, elided=elided, unroll_loops=unroll_loops)
+    return CudaExecutable(
+        made,
+        elided=elided,
+        matmul_precision=matmul_precision,
+        unroll_loops=unroll_loops,
+    )
 
 
 def machine_for(backend: str) -> str:

@@ -9,6 +9,7 @@ from hlo2graph.hlo import Module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.cuda_runner import CudaRunner
 from hlo2graph.inspect.device_check import check_device, poisoned_run
+from hlo2graph.inspect.profile import profile
 from hlo2graph.inspect.report import RunReport, Stage
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.session import Wishes, check_reference
@@ -47,11 +48,16 @@ def run_cuda_session(
         checks=checks,
         stages=(*stages, *(Stage(name, seconds) for name, seconds in executable.stages)),
         timings=timings,
-        settings=(*settings, *(("cold L2",) if wishes.cold_l2 and timings else ())),
+        settings=(
+            *settings,
+            *(("matmul tf32",) if executable.tf32 else ()),
+            *(("cold L2",) if wishes.cold_l2 and timings else ()),
+        ),
         verdict=(
             *(cuda_verdict(timings, built, stats.width) if timings else ()),
             *(f"{note[0].upper()}{note[1:]}." for note in executable.notes),
         ),
+        profile=profile(executable, args) if wishes.profile else None,
     )
     return report, results
 
@@ -71,6 +77,6 @@ def _results(
     others = random_inputs(executable.plan.inputs, wishes.seed + 1)
     results, checks = check_device(executable, args, others)
     return results, (
-        *check_reference(executable.plan, args, results, wishes, module),
+        *check_reference(executable.plan, args, results, wishes, module, tf32=executable.tf32),
         *checks,
     )

@@ -32,6 +32,7 @@ class Wishes:
     reference: host, xla or none. relative, absolute: tolerances in place of the table's.
     seed: of random inputs and orders. threads: of the pool. budget: None measures nothing.
     cold_l2: on cuda, whether each measured run finds nothing of the program in the cache.
+    profile: on cuda, whether to look at when each node runs.
     before_timing: called before time is measured, to silence whatever else takes any.
     """
 
@@ -42,6 +43,7 @@ class Wishes:
     threads: int = 2
     budget: Budget | None = None
     cold_l2: bool = False
+    profile: bool = False
     before_timing: Callable[[], None] = lambda: None
 
 
@@ -113,8 +115,13 @@ def check_reference(
     results: Sequence[Array],
     wishes: Wishes,
     module: Module | None,
+    *,
+    tf32: bool = False,
 ) -> tuple[Check, ...]:
-    """Compare results with the reference that was asked for; without a module there is none."""
+    """Compare results with the reference that was asked for; without a module there is none.
+
+    `tf32` says that products of f32 were rounded to TF32.
+    """
     if module is None:
         if wishes.reference == "xla":
             raise InputError("--reference xla needs HLO; a thunk sequence cannot be given to XLA")
@@ -123,7 +130,7 @@ def check_reference(
         against, want = "XLA:CPU", xla_results(module, args)
     else:
         against, want = "the program evaluated as written", host_results(module, args)
-    held = _held_against(want, plan, results, wishes, pinned_results(module))
+    held = _held_against(want, plan, results, wishes, pinned_results(module), tf32=tf32)
     loose = len(results) - len(held)
     if loose:
         against += f" (but for {plural(loose, 'result')}: rng gives other bits elsewhere)"
@@ -136,13 +143,17 @@ def _held_against(
     results: Sequence[Array],
     wishes: Wishes,
     pinned: tuple[bool, ...],
+    *,
+    tf32: bool,
 ) -> tuple[Comparison, ...]:
     """Compare with a reference's results, those left out whose bits HLO does not pin."""
     return tuple(
         compare(
             result,
             reference,
-            tolerance_for(bound.shape.dtype, relative=wishes.relative, absolute=wishes.absolute),
+            tolerance_for(
+                bound.shape.dtype, tf32=tf32, relative=wishes.relative, absolute=wishes.absolute
+            ),
             bound.name,
         )
         for bound, result, reference, is_pinned in zip(

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, assert_never
 
 from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.compiler import KERNELS_PER_UNIT, Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.kernels import KernelKey, key_of
 from hlo2graph.backends.cuda.memory import PlanMemory
+from hlo2graph.backends.cuda.products import CapturedGraph
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
     CopyStep,
     FillStep,
     KernelStep,
+    LibraryStep,
     LoopStep,
     PackedArguments,
     SetConditionStep,
@@ -104,11 +108,13 @@ def compile_kernels(sources: Several[KernelSource], arch: str) -> list[Compiled]
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """Turns thunks into steps."""
+    """Turns thunks into steps. `extra` gives the arguments that a kernel takes behind the rest."""
 
     memory: PlanMemory
     functions: Functions
     sources: Mapping[KernelKey, KernelSource]
+    extra: Callable[[str], tuple[int, ...]] = lambda _: ()
+    products: Mapping[str, BlasPlan] = field(default_factory=dict)
 
     def bind(self, sequence: Sequence[Slice]) -> StepSequence:
         """Return the steps of `sequence`.
@@ -143,12 +149,27 @@ class Binder:
                 return (self._loop(thunk, place),)
             case Conditional():
                 return (self._branch(thunk, place),)
-            case Library() | Collective():
+            case Library():
+                return self._library(thunk, place)
+            case Collective():
                 raise AssertionError(f"{thunk.name} was not refused")
             case _:
                 assert_never(thunk)
 
-    def _kernel(self, thunk: Kernel[Slice], place: str) -> tuple[Step, ...]:
+    def _library(self, thunk: Library[Slice], place: str) -> tuple[Step, ...]:
+        """Bind a library's call, or the kernel of ours that stands in for it."""
+        if thunk.computation not in self.products:
+            return self._kernel(thunk, place)
+        product = self.products[thunk.computation]
+        address = self.memory.address
+        lhs, rhs = (address(s) for s in (*thunk.reads, *thunk.reads)[:2])
+        scratch = [(address(s), s.size) for s in thunk.workspace]
+        arguments = (lhs, rhs, address(thunk.writes[0]), scratch[0] if scratch else (0, 0))
+        enqueue = partial(product.launch, *arguments)
+        captured = CapturedGraph(enqueue, place)
+        return (LibraryStep(thunk.name, place, enqueue, captured),)
+
+    def _kernel(self, thunk: Kernel[Slice] | Library[Slice], place: str) -> tuple[Step, ...]:
         if not any(w.size for w in thunk.writes):
             return ()
         source = self.sources[key_of(thunk)]
@@ -161,7 +182,7 @@ class Binder:
                 source.grid,
                 source.threads,
                 source.shared_bytes,
-                PackedArguments(addresses),
+                PackedArguments((*addresses, *self.extra(thunk.name))),
             ),
         )
 

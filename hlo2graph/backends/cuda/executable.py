@@ -18,6 +18,7 @@ from hlo2graph.backends.cuda.driver import call, cuda, open_device
 from hlo2graph.backends.cuda.graph import GraphBuilder, GraphExec
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream
+from hlo2graph.backends.cuda.products import Products
 from hlo2graph.backends.cuda.serial import SerialStream
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
@@ -52,12 +53,14 @@ class CudaExecutable:
         plan: Plan,
         *,
         elided: str | None = None,
+        matmul_precision: str = "default",
         unroll_loops: str = "auto",
         ordinal: int = 0,
     ) -> None:
         """Compile, load and bind `plan`, and build its graph.
 
-        `elided` gives values to constants that the text left out. `unroll_loops` is auto, never or
+        `elided` gives values to constants that the text left out. `matmul_precision` other than
+        default forbids TF32 in products of f32. `unroll_loops` is auto, never or
         a number: loops of a known trip count up to it are written out in the graph.
 
         Raises:
@@ -72,8 +75,11 @@ class CudaExecutable:
         self.stages = timed.stages
         self.device = device = open_device(ordinal)
         device.make_current()
+        with timed("plan products"):
+            products = Products(plan, precise=matmul_precision != "default")
+        self._product_notes, self.tf32 = products.notes, products.tf32
         with timed("kernels as text"):
-            sources = kernels_of(plan)
+            sources = kernels_of(plan, without=products.plans)
         with timed("compile kernels"):
             units = compile_kernels(tuple(sources.values()), device.arch)
         self.kernels = len(sources)
@@ -82,10 +88,10 @@ class CudaExecutable:
             self._functions = Functions(units, {s.name: s for s in sources.values()})
             self.memory = PlanMemory(plan.allocations, device.memory_bytes)
             self.stream = Stream()
-            binder = Binder(self.memory, self._functions, sources)
+            binder = Binder(self.memory, self._functions, sources, products=products.plans)
             self.serial_steps = binder.bind(plan.body)
-            body, self.unrolled = unrolled(plan.body, unrolling, plan.schedule)
-            self.graph_steps = binder.bind(body) if self.unrolled else self.serial_steps
+            self.graph_body, self.unrolled = unrolled(plan.body, unrolling, plan.schedule)
+            self.graph_steps = binder.bind(self.graph_body) if self.unrolled else self.serial_steps
         self._timed = timed
         self.graph = self._build(chain=False, timed=timed)
         self._thread = threading.get_ident()
@@ -108,10 +114,11 @@ class CudaExecutable:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is worth saying of how the graph was built."""
+        notes = (*self._product_notes, *self.graph.notes)
         if not self.unrolled:
-            return self.graph.notes
+            return notes
         loops = ", ".join(self.unrolled[:4]) + (" ..." if len(self.unrolled) > 4 else "")
-        return (f"written out round by round: {loops}", *self.graph.notes)
+        return (f"written out round by round: {loops}", *notes)
 
     def __call__(self, *args: object) -> tuple[Any, ...]:
         """Run the graph once; `args` are the parameter leaves."""

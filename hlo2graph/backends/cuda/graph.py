@@ -25,6 +25,7 @@ from hlo2graph.backends.cuda.steps import (
     CopyStep,
     FillStep,
     KernelStep,
+    LibraryStep,
     LoopStep,
     PackedArguments,
     Step,
@@ -82,6 +83,8 @@ class GraphBuilder:
                 return self._memory(cuda.cuGraphAddMemcpyNode, graph, step, after)
             case FillStep():
                 return self._memory(cuda.cuGraphAddMemsetNode, graph, step, after)
+            case LibraryStep():
+                return self._library(graph, step, after)
             case LoopStep():
                 return self._loop(graph, step, after, chain=chain)
             case BranchStep():
@@ -92,6 +95,11 @@ class GraphBuilder:
     def _kernel(self, graph: Any, step: KernelStep, after: list[Any]) -> Any:
         function, doing = cuda.cuGraphAddKernelNode, f"adding {step.place}"
         node = call(function, graph, after, len(after), step.node_params(), doing=doing)
+        return self._added(node, step.place, after)
+
+    def _library(self, graph: Any, step: LibraryStep, after: list[Any]) -> Any:
+        add, doing = cuda.cuGraphAddChildGraphNode, f"adding {step.place}"
+        node = call(add, graph, after, len(after), step.captured.handle, doing=doing)
         return self._added(node, step.place, after)
 
     def _memory(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
+from hlo2graph.backends.cuda.forms import OWN_FORMS, Form, own_root
 from hlo2graph.backends.cuda.loop import loop_kernel
 from hlo2graph.backends.cuda.reduction import reduction_kernel, reduction_of
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name, signature_of
 from hlo2graph.hlo import Computation
+from hlo2graph.ops import OPS
+from hlo2graph.ops.device import OwnKernel, device_of
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.thunks import Kernel, Sequence, Slice, Thunk
+from hlo2graph.program.thunks import Kernel, Library, Sequence, Slice, Thunk
 from hlo2graph.program.uses import nested
-
-OWN_FORMS: frozenset[str] = frozenset()  # the OwnKernel forms that kernel_source knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class KernelKey:
     inplace: tuple[tuple[int, int], ...]
 
 
-def key_of(thunk: Kernel[Slice]) -> KernelKey:
+def key_of(thunk: Kernel[Slice] | Library[Slice]) -> KernelKey:
     """Return the key of the kernel that runs `thunk`."""
     pairs = tuple(
         (p, r)
@@ -38,12 +39,18 @@ def key_of(thunk: Kernel[Slice]) -> KernelKey:
     return KernelKey(thunk.computation, pairs)
 
 
-def kernels_of(plan: Plan) -> dict[KernelKey, KernelSource]:
-    """Return the kernels of every thunk of `plan`, nested ones too, in order of first use."""
+def kernels_of(plan: Plan, without: Container[str] = ()) -> dict[KernelKey, KernelSource]:
+    """Return the kernels of every thunk of `plan`, nested ones too, in order of first use.
+
+    `without` names the computations that a library runs.
+    """
     found: dict[KernelKey, KernelSource] = {}
     taken: set[str] = set()
     for thunk in walk(plan.body):
-        if isinstance(thunk, Kernel) and key_of(thunk) not in found:
+        if not isinstance(thunk, Kernel | Library):
+            continue
+        by_library = isinstance(thunk, Library) and thunk.computation in without
+        if not by_library and key_of(thunk) not in found:
             name = cpp_name(thunk.name, taken)
             found[key_of(thunk)] = kernel_source(name, key_of(thunk), plan.computations)
     return found
@@ -55,6 +62,11 @@ def kernel_source(
     """Return the kernel for one computation, in the form that fits its root."""
     computation = computations[key.computation]
     signature = signature_of(name, computation)
+    if own := own_root(computation):
+        device = device_of(OPS[own.opcode].device, own)
+        assert isinstance(device, OwnKernel)
+        form = Form(computation, computations, signature, own, key.inplace)
+        return OWN_FORMS[device.form](form)
     if reduction := reduction_of(computation):
         return reduction_kernel(reduction, computation, computations, signature)
     return loop_kernel(computation, computations, signature)

@@ -17,8 +17,10 @@ from hlo2graph.backends.cuda.memory import PinnedWord
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
     CopyStep,
+    Enqueued,
     FillStep,
     KernelStep,
+    LibraryStep,
     LoopStep,
     StepSequence,
 )
@@ -79,7 +81,7 @@ class SerialStream:
         self._wait = bound("cuStreamSynchronize", c_void_p(int(stream)), place="waiting")
         self._calls = self._sequence(sequence)
         self.launches = len(self._calls)  # of the outermost sequence; a loop counts as one
-        self.waits = any(not isinstance(c, Bound) for c in self._calls)
+        self.waits = any(not isinstance(c, Bound | Enqueued) for c in self._calls)
 
     def enqueue(self, gate: Gate | None = None) -> None:
         """Enqueue one run; where the host steers a loop or branch, most of it is run by then.
@@ -100,7 +102,7 @@ class SerialStream:
         calls: list[Do] = []
         for step in sequence.steps:
             match step:
-                case KernelStep() | CopyStep() | FillStep():
+                case KernelStep() | CopyStep() | FillStep() | LibraryStep():
                     calls.append(step.launcher(self._stream))
                 case LoopStep():
                     calls.append(self._loop(step))

@@ -6,6 +6,7 @@ same bytes. Arguments are packed once, here; enqueuing a step makes one driver c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hlo2graph.backends.cuda.driver import Bound, bound, cuda
+from hlo2graph.backends.cuda.products import CapturedGraph
 
 
 class PackedArguments:
@@ -157,6 +159,32 @@ class FillStep:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryStep:
+    """A library's call: `enqueue` makes it on a stream, `captured` holds what it enqueues."""
+
+    name: str
+    place: str
+    enqueue: Callable[[int], None]
+    captured: CapturedGraph
+
+    def launcher(self, stream: Any) -> Enqueued:
+        """Return the call that enqueues it on `stream`."""
+        return Enqueued(self.enqueue, int(stream))
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """A library's call on one stream, ready to be made."""
+
+    enqueue: Callable[[int], None]
+    stream: int
+
+    def __call__(self) -> None:
+        """Make it."""
+        self.enqueue(self.stream)
+
+
+@dataclass(frozen=True, slots=True)
 class LoopStep:
     """A loop: its condition's predicate is one byte at `predicate`."""
 
@@ -180,7 +208,7 @@ class BranchStep:
     setter: SetConditionStep
 
 
-Straight: TypeAlias = KernelStep | CopyStep | FillStep
+Straight: TypeAlias = KernelStep | CopyStep | FillStep | LibraryStep
 Step: TypeAlias = Straight | LoopStep | BranchStep
 
 

@@ -1,0 +1,103 @@
+"""Which dots a vendor's library computes: Program to Program.
+
+A dot becomes a Library thunk where the target is a GPU and the product is large enough to be worth
+a call; each has a workspace of its own, of one fixed size, so that products that run at once never
+share one. Smaller products stay kernels of ours, which start sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import count
+
+from hlo2graph.hlo import DTYPES, Computation, Shape
+from hlo2graph.program.matmul import Matmul, matmul_of
+from hlo2graph.program.thunks import (
+    Conditional,
+    Kernel,
+    Library,
+    Program,
+    Sequence,
+    Thunk,
+    Value,
+    While,
+)
+from hlo2graph.program.uses import nested, reads, writes
+
+WORKSPACE_BYTES = 4 << 20  # enough for split-K of the products that a model has
+FEWEST_FLOPS = 1 << 18  # below this one of our kernels is done before a library's has started
+FEWEST_STEPS = 32  # along the contracting dimension
+TYPES = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})
+
+
+def use_libraries(program: Program) -> Program:
+    """Return `program` with library calls for the dots that are worth one."""
+    first = 1 + max((value.id for value in _values(program.body)), default=0)
+    return replace(program, body=_Chooser(program.computations, count(first)).run(program.body))
+
+
+def is_worth_a_call(product: Matmul) -> bool:
+    """Tell whether a library is likely to be faster than a kernel of ours."""
+    dtypes = {product.lhs.dtype, product.rhs.dtype, product.out.dtype}
+    return (
+        len(dtypes) == 1
+        and product.out.dtype.name in TYPES
+        and product.k >= FEWEST_STEPS
+        and product.flops >= FEWEST_FLOPS
+    )
+
+
+class _Chooser:
+    """Walks the sequences; `ids` gives new values theirs."""
+
+    def __init__(self, computations: Mapping[str, Computation], ids: count[int]) -> None:
+        self._computations = computations
+        self._ids = ids
+        self._chosen: dict[str, bool] = {}
+
+    def run(self, sequence: Sequence[Value]) -> Sequence[Value]:
+        """Return the sequence with its library calls, nested ones too."""
+        thunks: list[Thunk[Value]] = []
+        for thunk in sequence.thunks:
+            match thunk:
+                case Kernel() if self._is_chosen(thunk.computation):
+                    thunks.append(self._library(thunk))
+                case While():
+                    condition, body = self.run(thunk.condition), self.run(thunk.body)
+                    thunks.append(replace(thunk, condition=condition, body=body))
+                case Conditional():
+                    branches = tuple(self.run(b) for b in thunk.branches)
+                    thunks.append(replace(thunk, branches=branches))
+                case _:
+                    thunks.append(thunk)
+        return replace(sequence, thunks=tuple(thunks))
+
+    def _is_chosen(self, name: str) -> bool:
+        if name not in self._chosen:
+            product = matmul_of(self._computations[name])
+            self._chosen[name] = product is not None and is_worth_a_call(product)
+        return self._chosen[name]
+
+    def _library(self, kernel: Kernel[Value]) -> Library[Value]:
+        shape = Shape(DTYPES["u8"], (WORKSPACE_BYTES,))
+        workspace = Value(next(self._ids), shape, f"{kernel.name}.workspace")
+        return Library(
+            kernel.name,
+            kernel.computation,
+            kernel.reads,
+            kernel.writes,
+            (workspace,),
+            kernel.after,
+            kernel.metadata,
+            kernel.span,
+        )
+
+
+def _values(sequence: Sequence[Value]) -> list[Value]:
+    found = [*sequence.params, *sequence.results]
+    for thunk in sequence.thunks:
+        found += [*reads(thunk), *writes(thunk)]
+        for _, inner in nested(thunk):
+            found += _values(inner)
+    return found
