@@ -76,6 +76,28 @@ def test_every_layout_is_stored_as_written():
     assert (exe(np.asfortranarray(x))[0] == -x).all()
 
 
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        ("f32[6] reshape(n)", -X.ravel()),
+        ("f32[3,2]{0,1} transpose(n), dimensions={1,0}", -X.T),
+        ("f32[1,6] bitcast(n)", -X.reshape(1, 6)),
+    ],
+)
+def test_a_result_that_is_a_view_has_the_shape_of_the_view(view, expected):
+    exe = loaded(
+        entry(
+            "",
+            "x = f32[2,3] parameter(0)",
+            "n = f32[2,3] negate(x)",
+            f"ROOT r = {view}",
+        )
+    )
+    assert len(exe.plan.body.thunks) == 1
+    assert exe.outputs[0].shape == expected.shape
+    assert (exe(X)[0] == expected).all()
+
+
 DONATED = entry(
     "(s: f32[4], x: f32[4]) -> (f32[4], f32[4])",
     "s = f32[4] parameter(0)",

@@ -20,6 +20,7 @@ from hlo2graph.program.thunks import (
     Hazard,
     Kernel,
     Library,
+    Port,
     Program,
     Sequence,
     Slice,
@@ -38,8 +39,10 @@ def make_plan(
     labels = _labels(program.body, buffers)
     body = with_edges(_Binder(slices).sequence(program.body), labels=labels, schedule=schedule)
 
-    def bound(name: str, value: Value) -> Bound:
-        return Bound(name, value.shape, slices[value.id])
+    def bound(ports: tuple[Port, ...], values: tuple[Value, ...]) -> tuple[Bound, ...]:
+        # The shape is the port's: a result may be a view of the value.
+        pairs = zip(ports, values, strict=True)
+        return tuple(Bound(port.name, port.shape, slices[value.id]) for port, value in pairs)
 
     return Plan(
         name=program.name,
@@ -48,14 +51,8 @@ def make_plan(
         schedule=schedule,
         allocations=buffers.allocations,
         computations=program.computations,
-        inputs=tuple(
-            bound(port.name, value)
-            for port, value in zip(program.inputs, program.body.params, strict=True)
-        ),
-        outputs=tuple(
-            bound(port.name, value)
-            for port, value in zip(program.outputs, program.body.results, strict=True)
-        ),
+        inputs=bound(program.inputs, program.body.params),
+        outputs=bound(program.outputs, program.body.results),
         body=body,
         arena=buffers.arena,
         aliases=buffers.aliases,
