@@ -1,0 +1,50 @@
+"""cuBLASLt's products against NumPy's: every arrangement, dtype and precision."""
+
+import numpy as np
+import pytest
+
+import hlo2graph as h2g
+from hlo2graph.backends.cuda.blas import library
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import compare, tolerance_for
+from tests.products import arrangements, dot_text
+
+BIG = {"m": 96, "k": 256, "n": 80}
+
+
+def agrees(text: str, precision: str = "default") -> None:
+    if library() is None:
+        pytest.skip("cuBLASLt is not there")
+    plan = h2g.plan(text, target="sm_90")
+    executable = h2g.compile(plan, "cuda", precision)
+    args = random_inputs(plan.inputs, seed=3)
+    (got,), (want,) = executable(*args), h2g.compile(plan, "host")(*args)
+    dtype = plan.outputs[0].shape.dtype
+    found = compare(got, want, tolerance_for(dtype, tf32=precision == "default"))
+    assert found.ok, str(found)
+    assert not executable.notes, executable.notes
+
+
+@pytest.mark.parametrize("text", arrangements())
+def test_arrangements(text):
+    agrees(text)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64", "c64", "c128"])
+@pytest.mark.parametrize("order", [("mk", "kn"), ("km", "nk"), ("bmk", "bkn")])
+def test_dtypes(dtype, order):
+    agrees(dot_text(*order, (*order, "bmn" if "b" in order[0] else "mn"), dtype, **BIG))
+
+
+def test_highest_precision_is_ieee():
+    text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=256, k=512, n=256)
+    plan = h2g.plan(text, target="sm_90")
+    args = random_inputs(plan.inputs, seed=3)
+    want = args[0].astype(np.float64) @ args[1].astype(np.float64)
+    errors = {
+        precision: np.abs(h2g.compile(plan, "cuda", precision)(*args)[0] - want).max()
+        for precision in ("default", "highest")
+    }
+    assert errors["highest"] < 1e-3
+    if library() is not None:
+        assert errors["default"] > 4 * errors["highest"]  # TF32 keeps 10 bits

@@ -1,0 +1,103 @@
+"""Dots as strided matrix products: found, or left to our own kernels; read right columns first."""
+
+import numpy as np
+import pytest
+
+import hlo2graph as h2g
+from hlo2graph.backends.cuda.blas import _exchanged, _leading, _needs_exchange, _operand
+from hlo2graph.program.matmul import Matrix, matmul_of
+from hlo2graph.program.thunks import Library
+from hlo2graph.program.use_libraries import WORKSPACE_BYTES
+from tests.products import arrangements, dot_text
+
+
+def product(text: str):
+    return matmul_of(h2g.parse(text).entry)
+
+
+def stored(array: np.ndarray, shape) -> np.ndarray:
+    """Return the elements in the order in which they lie in memory."""
+    return np.ascontiguousarray(array.transpose(shape.minor_to_major[::-1])).reshape(-1)
+
+
+def at(flat: np.ndarray, batch: int, matrix: Matrix) -> np.ndarray:
+    """Return a batch's matrix, read by strides."""
+    size = flat.itemsize
+    strides = tuple(
+        size * s for s in (matrix.batch_stride, matrix.row_stride, matrix.column_stride)
+    )
+    dims = (batch, matrix.rows, matrix.columns)
+    return np.lib.stride_tricks.as_strided(flat, dims, strides)
+
+
+def columns_first(flat: np.ndarray, batch: int, matrix: Matrix) -> np.ndarray:
+    """Return the same as cuBLASLt reads it: columns `ld` apart, transposed where it says so."""
+    seen = _operand(matrix)
+    size = flat.itemsize
+    view = np.lib.stride_tricks.as_strided(
+        flat,
+        (batch, seen.rows, seen.columns),
+        (size * matrix.batch_stride, size, size * seen.ld),
+    )
+    return view.transpose(0, 2, 1) if seen.transposed else view
+
+
+@pytest.mark.parametrize("text", arrangements())
+def test_every_arrangement_is_read_where_it_lies(text):
+    module, found = h2g.parse(text), product(text)
+    (a, b), root = module.entry.parameters, module.entry.result
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(p.shape.dims).astype(np.float32) for p in (a, b)]
+    (want,) = h2g.compile(module, "host")(*args)
+    assert found is not None
+    lhs, rhs = (stored(x, p.shape) for x, p in zip(args, (a, b), strict=True))
+    out = at(lhs, found.batch, found.lhs) @ at(rhs, found.batch, found.rhs)
+    held = at(stored(want, root.shape), found.batch, found.out)
+    np.testing.assert_allclose(out, held, rtol=1e-4, atol=1e-4)
+
+    if _needs_exchange(found.out):
+        found, lhs, rhs = _exchanged(found), rhs, lhs
+        held = held.transpose(0, 2, 1)
+    out = columns_first(lhs, found.batch, found.lhs) @ columns_first(rhs, found.batch, found.rhs)
+    np.testing.assert_allclose(out, held, rtol=1e-4, atol=1e-4)
+    assert _leading(found.out) >= found.m
+
+
+def test_dimensions_that_do_not_lie_one_inside_the_other_are_left_alone():
+    assert product(dot_text("mkb", "bkn", ("mkb", "bkn", "bmn"))) is None
+    split = (
+        "HloModule m\nENTRY main {\n  a = f32[5,64,8] parameter(0)\n  b = f32[64,24] parameter(1)\n"
+        "  ROOT d = f32[5,8,24] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    assert product(split) is None
+
+
+def test_a_target_decides_who_multiplies():
+    text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=128, k=128, n=128)
+    host, gpu = (h2g.plan(text, target=t).body.thunks for t in ("host", "sm_90"))
+    assert not any(isinstance(t, Library) for t in host)
+    (call,) = gpu
+    assert isinstance(call, Library)
+    assert [w.size for w in call.workspace] == [WORKSPACE_BYTES]
+
+
+def test_products_that_run_at_once_have_workspaces_of_their_own():
+    body = "".join(
+        f"  d{k} = f32[128,128] dot(a, a), lhs_contracting_dims={{{k % 2}}}, "
+        f"rhs_contracting_dims={{0}}\n"
+        for k in range(2)
+    )
+    text = (
+        f"HloModule two\nENTRY main {{\n  a = f32[128,128] parameter(0)\n{body}"
+        "  ROOT t = (f32[128,128], f32[128,128]) tuple(d0, d1)\n}\n"
+    )
+    plan = h2g.plan(text, target="sm_90")
+    one, other = (t.workspace[0] for t in plan.body.thunks)
+    assert not one.overlaps(other)
+    assert not plan.body.edges
+
+
+@pytest.mark.parametrize("sizes", [{"k": 8}, {"m": 2, "n": 2, "k": 40}])
+def test_small_products_stay_kernels(sizes):
+    plan = h2g.plan(dot_text("mk", "kn", ("mk", "kn", "mn"), **sizes), target="sm_90")
+    assert not any(isinstance(t, Library) for t in plan.body.thunks)
