@@ -21,12 +21,13 @@ from cuda.bindings import driver as real
 
 import hlo2graph
 import hlo2graph.inspect.cuda_session
-from hlo2graph.backends.cuda import builtin, driver, executable
+from hlo2graph.backends.cuda import builtin, driver, executable, products, stamps
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.kernels import key_of, walk
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name
+from hlo2graph.backends.cuda.stamps import LAUNCHES
 from hlo2graph.ops.evaluate import HostEvaluator
-from hlo2graph.program.thunks import Kernel
+from hlo2graph.program.thunks import Kernel, Library
 
 ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
 
@@ -71,6 +72,8 @@ class FakeDriver:
         self.launched: list[str] = []
         self.api: list[str] = []
         self.fail: dict[str, object] = {}
+        self.stamped = False  # kernels take one more argument, the place for time stamps
+        self.clock = 10_000
         self._count = 1000
         self.shapes: dict[str, tuple] = {}
         self.evaluator = None
@@ -171,6 +174,13 @@ class FakeDriver:
         self._fill(int(target), value, 4, count)
         return (OK,)
 
+    def cuMemsetD8(self, target, value, count):
+        self._fill(int(target), value, 1, count)
+        return (OK,)
+
+    def cuCtxSynchronize(self):
+        return (OK,)
+
     def cuMemsetD8Async(self, target, value, count, stream):
         self._fill(int(target), value, 1, count)
         return (OK,)
@@ -221,7 +231,7 @@ class FakeDriver:
     def _arity(self, name):
         if name in self.shapes:
             _, reads, writes = self.shapes[name]
-            return len(reads) + len(writes)
+            return len(reads) + len(writes) + self.stamped
         return {
             builtin.NOTHING: 0,
             builtin.FILL8: 3,
@@ -241,6 +251,9 @@ class FakeDriver:
     def _run(self, name, values):
         self.launched.append(name)
         if name in self.shapes:
+            if self.stamped:
+                *values, place = values
+                self._stamp(place)
             return self._evaluate(name, values)
         if name == builtin.NOTHING:
             return None
@@ -257,6 +270,13 @@ class FakeDriver:
             found = chosen = found if 0 <= found < branches else branches - 1
         self.conditions[handle] = int(chosen == single[0]) if single else found
         return None
+
+    def _stamp(self, address):
+        launches = ctypes.c_uint32.from_address(address)
+        row = (ctypes.c_uint64 * 2).from_address(address + 8 + 16 * (launches.value % LAUNCHES))
+        row[:] = self.clock, self.clock + 500
+        self.clock += 700
+        launches.value += 1
 
     def _evaluate(self, name, values):
         computation, reads, writes = self.shapes[name]
@@ -444,8 +464,11 @@ def fake(monkeypatch):
                 monkeypatch.setattr(module, "cuda", found)
         monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
         monkeypatch.setattr(executable, "kernels_of", without_text)
+        monkeypatch.setattr(products, "library", lambda: None)
         monkeypatch.setattr(executable, "check_support", lambda _: None)
         monkeypatch.setattr(executable, "compile_kernels", lambda *_: [Compiled(b"", cached=False)])
+        monkeypatch.setattr(stamps, "kernels_of", without_text)
+        monkeypatch.setattr(stamps, "compile_kernels", lambda *_: [Compiled(b"", cached=False)])
         driver.open_device.cache_clear()
         plan = hlo2graph.plan(program, target="sm_90", fuse=fuse)
         found.load(plan)
@@ -456,13 +479,14 @@ def fake(monkeypatch):
     driver.open_device.cache_clear()
 
 
-def without_text(plan):
+def without_text(plan, without=()):
     """Return a kernel for every computation, whether or not it has C++: nobody compiles it."""
     found, taken = {}, set()
     for thunk in walk(plan.body):
-        if isinstance(thunk, Kernel) and key_of(thunk) not in found:
+        if isinstance(thunk, Kernel | Library) and key_of(thunk) not in found:
             name = cpp_name(thunk.name, taken)
-            found[key_of(thunk)] = KernelSource(name, "", (1, 1, 1), 1)
+            text = f'extern "C" __global__ void __launch_bounds__(1)\n{name}() {{\n}}\n'
+            found[key_of(thunk)] = KernelSource(name, text, (1, 1, 1), 1)
     return found
 
 

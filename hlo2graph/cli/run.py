@@ -68,8 +68,10 @@ def command(
     from hlo2graph.inspect.report_json import report_json
 
     parts = modules_in(read_file(file))
-    if len(parts) > 1 and options["save_outputs"]:
-        raise click.UsageError("--save-outputs is for one module; FILE holds several")
+    for flag in ("save_outputs", "trace"):
+        if len(parts) > 1 and options[flag]:
+            name = flag.replace("_", "-")
+            raise click.UsageError(f"--{name} is for one module; FILE holds several")
     reports = []
     for number, part in enumerate(parts):
         folder = dump_to(dump, str(number) if len(parts) > 1 else "")
@@ -108,6 +110,8 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
         }
         wishes = _wishes(options, shown)
         if isinstance(executable, HostExecutable):
+            if wishes.profile:
+                raise click.UsageError("--profile and --trace look at a GPU; this is the host")
             from hlo2graph.inspect.session import run_session
 
             report, results = run_session(executable, args, wishes, **session)
@@ -115,6 +119,10 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
             from hlo2graph.inspect.cuda_session import run_cuda_session
 
             report, results = run_cuda_session(executable, args, wishes, **session)
+    if options["trace"] and report.profile is not None:
+        from hlo2graph.inspect.profile import trace_json
+
+        emit(json.dumps(trace_json(report.profile, report.plan.name)), options["trace"])
     if options["save_outputs"]:
         save_outputs(Path(options["save_outputs"]), results)
     return report
@@ -177,6 +185,7 @@ def _wishes(options: RunOptions, shown: Progress) -> Wishes:
         threads=options["threads"] or default_threads(),
         budget=budget if options["duration"] else None,
         cold_l2=options["cold_l2"],
+        profile=bool(options["profile"] or options["trace"]),
         before_timing=shown.hold,
     )
 

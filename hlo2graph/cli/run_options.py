@@ -34,6 +34,8 @@ class RunOptions(TypedDict):
     threads: int | None
     cold_l2: bool
     unroll_loops: str
+    profile: str | None
+    trace: str | None
 
 
 _OPTIONS = (
@@ -144,6 +146,17 @@ _OPTIONS = (
     ),
     click.option(
         "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."
+    ),
+    click.option(
+        "--profile",
+        type=click.Choice(("nodes",)),
+        help="On cuda, list when and how long each node of the graph ran, by HLO name.",
+    ),
+    click.option(
+        "--trace",
+        metavar="F.json",
+        type=click.Path(dir_okay=False),
+        help="On cuda, write when each node ran, lane by lane, for ui.perfetto.dev.",
     ),
     click.option(
         "--fail-if-slower",

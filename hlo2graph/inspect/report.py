@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from hlo2graph.inspect.figures import bytes_text, columns, plural, time_text
 from hlo2graph.inspect.self_check import Check
@@ -13,6 +14,9 @@ from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
 from hlo2graph.inspect.verdict import doubts, host_verdict, interval
 from hlo2graph.program.plan import Bound, Plan
 from hlo2graph.program.stats import PlanStats
+
+if TYPE_CHECKING:
+    from hlo2graph.inspect.profile import Profile
 
 SHOWN = 12  # result leaves, or input leaves, that are listed one by one
 WIDTH = 100
@@ -32,7 +36,7 @@ class RunReport:
 
     machine: what it ran on, in words. settings: what else decided the figures (`matmul tf32`).
     seed: of random inputs; None where all were given. verdict: sentences, of the backend's own
-    making where `timings` are not the host's.
+    making where `timings` are not the host's. profile: when each node ran, if that was asked for.
     """
 
     plan: Plan
@@ -46,6 +50,7 @@ class RunReport:
     timings: Timings | None = None
     settings: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
+    profile: Profile | None = None
 
     @property
     def ok(self) -> bool:
@@ -78,6 +83,10 @@ def report_text(report: RunReport) -> str:
         blocks.append(_table(report.timings))
     if report.sentences:
         blocks.append([line for s in report.sentences for line in wrap(s, WIDTH - 2)])
+    if report.profile is not None:
+        from hlo2graph.inspect.profile import profile_text
+
+        blocks.append(profile_text(report.profile).splitlines())
     head, *rest = blocks
     body = ["\n".join(f"  {line}".rstrip() for line in block) for block in rest]
     return "\n".join([*head, *body[:1], *(f"\n{block}" for block in body[1:])])

@@ -20,12 +20,13 @@ of the strings "NaN", "Infinity", "-Infinity":
                "spread", "percentiles": {"50": seconds}, "enqueue", "device",
                "ratio": {"value", "low", "high"}}]}; ratio is to the first mode, paired by round
     verdict   [string]
+    profile   null, or {"how", "span", "overlap", "nodes": [{"name", "launches", "each", "total"}]}
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hlo2graph.hlo import Shape
 from hlo2graph.inspect.compare import Comparison
@@ -33,6 +34,9 @@ from hlo2graph.inspect.report import RunReport
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.summary import Summary
 from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
+
+if TYPE_CHECKING:
+    from hlo2graph.inspect.profile import Profile
 
 Json: TypeAlias = dict[str, Any]
 SCHEMA = {"name": "hlo2graph.run", "version": 1}
@@ -68,7 +72,14 @@ def report_json(report: RunReport) -> Json:
         "stages": [{"name": s.name, "seconds": s.seconds} for s in report.stages],
         "timing": None if report.timings is None else _timing(report.timings),
         "verdict": list(report.sentences),
+        "profile": None if report.profile is None else _profile(report.profile),
     }
+
+
+def _profile(profile: Profile) -> Json:
+    from hlo2graph.inspect.profile import profile_json
+
+    return profile_json(profile)
 
 
 def _leaf(name: str, shape: Shape) -> Json:

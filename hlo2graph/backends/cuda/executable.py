@@ -78,6 +78,7 @@ class CudaExecutable:
         with timed("plan products"):
             products = Products(plan, precise=matmul_precision != "default")
         self._product_notes, self.tf32 = products.notes, products.tf32
+        self.products = products.plans
         with timed("kernels as text"):
             sources = kernels_of(plan, without=products.plans)
         with timed("compile kernels"):

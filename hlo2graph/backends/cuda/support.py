@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hlo2graph.backends.cuda.kernels import OWN_FORMS, walk
+from hlo2graph.backends.cuda.forms import OWN_FORMS, own_root
+from hlo2graph.backends.cuda.kernels import walk
 from hlo2graph.errors import Note, Span, UnsupportedError
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import NoDevice, OwnKernel
+from hlo2graph.ops.device import NoDevice, OwnKernel, device_of
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Collective, Kernel, Library
 
@@ -42,6 +43,7 @@ def _refused(
 ) -> Iterator[tuple[Instruction, str]]:
     """Yield the instructions of a computation, and of those it calls, that have no device code."""
     computation = computations[name]
+    own = own_root(computation)
     for instr in computation.instructions:
         if instr.opcode in EMITTED:
             continue
@@ -49,13 +51,13 @@ def _refused(
         if reason := spec.why_not(instr):
             yield instr, reason
             continue
-        match spec.device:
+        match device_of(spec.device, instr):
             case NoDevice(reason):
                 yield instr, reason
             case OwnKernel(form) if form not in OWN_FORMS:
                 yield instr, f"it needs a kernel of its own, for {form}, which is not there yet"
-            case OwnKernel(form) if instr.name != computation.root:
-                yield instr, f"it needs a kernel of its own, for {form}, so a fusion cannot hold it"
+            case OwnKernel() if instr is not own:
+                yield instr, "it needs a kernel of its own, so a fusion cannot hold it"
             case _:
                 pass
         for called in instr.called():

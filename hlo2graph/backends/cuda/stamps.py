@@ -1,0 +1,107 @@
+"""A plan whose kernels write down when they ran, inside loops and branches too.
+
+The graph has the same nodes and edges; each kernel gets one more argument, the place for its time
+stamps, and is some tenths of a microsecond slower. Copies, fills by the driver, library calls and
+the kernels that set conditions are not stamped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels
+from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.executable import CudaExecutable
+from hlo2graph.backends.cuda.graph import GraphBuilder, GraphExec
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.cuda.memory import DeviceMemory
+from hlo2graph.backends.cuda.source import KernelSource
+
+LAUNCHES = 256  # include/stamp.cuh
+SLOT = np.dtype([("launches", "<u4"), ("blocks", "<u4"), ("times", "<u8", (LAUNCHES, 2))])
+HEAD = re.compile(
+    r'extern "C" __global__ void __launch_bounds__\((?P<threads>\d+)\)\n'
+    r"(?P<name>\w+)\((?P<parameters>[^)]*)\) \{"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """When one node ran: rows of begin and end in nanoseconds, the latest launches in order.
+
+    `launches` counts all of them.
+    """
+
+    name: str
+    launches: int
+    times: np.ndarray[Any, Any]
+
+
+class StampedGraph:
+    """A graph like an executable's, over the same memory, that writes time stamps."""
+
+    def __init__(self, executable: CudaExecutable) -> None:
+        self._executable = executable
+        plan, device = executable.plan, executable.device
+        products = executable.products
+        plain = kernels_of(plan, without=products)
+        sources = {key: stamped(source) for key, source in plain.items()}
+        texts = tuple(sources.values())
+        self._functions = Functions(compile_kernels(texts, device.arch), {s.name: s for s in texts})
+        self._names: list[str] = []
+        count = executable.graph_steps.count()
+        self._slots = DeviceMemory(max(count, 1) * SLOT.itemsize, "allocating time stamps")
+        binder = Binder(executable.memory, self._functions, sources, self._slot, products)
+        builder = GraphBuilder(device, self._functions[builtin.NOTHING])
+        graph = builder.build(binder.bind(executable.graph_body))
+        self._exec = GraphExec(graph, builder.places, device)
+        self._launch = self._exec.launcher(executable.stream)
+
+    def run(self) -> tuple[NodeTimes, ...]:
+        """Run once over what the buffers hold; return when each node ran, those that did."""
+        size = len(self._names) * SLOT.itemsize
+        if not size:
+            return ()
+        call(cuda.cuMemsetD8, self._slots.address, 0, size)
+        call(cuda.cuCtxSynchronize)
+        self._launch()
+        self._executable.synchronize()
+        held = np.empty(len(self._names), SLOT)
+        call(cuda.cuMemcpyDtoH, held.ctypes.data, self._slots.address, size)
+        return tuple(
+            _node(name, slot) for name, slot in zip(self._names, held, strict=True) if slot[0]
+        )
+
+    def _slot(self, name: str) -> tuple[int, ...]:
+        self._names.append(name)
+        return (self._slots.address + (len(self._names) - 1) * SLOT.itemsize,)
+
+
+def stamped(source: KernelSource) -> KernelSource:
+    """Return the kernel with a body that is the same, between two time stamps."""
+    found = HEAD.search(source.text)
+    assert found, f"{source.name} has another head"
+    parameters, name = found["parameters"], found["name"]
+    arguments = ", ".join(p.split()[-1].lstrip("*") for p in parameters.split(", ") if p)
+    inner = f"__device__ __forceinline__ void {name}_body({parameters}) {{"
+    extended = f"{parameters}, hlo::Stamps* stamps" if parameters else "hlo::Stamps* stamps"
+    outer = (
+        f'extern "C" __global__ void __launch_bounds__({found["threads"]})\n'
+        f"{name}({extended}) {{\n"
+        f"  hlo::stamp_begin(stamps);\n  {name}_body({arguments});\n  hlo::stamp_end(stamps);\n}}\n"
+    )
+    text = source.text[: found.start()] + inner + source.text[found.end() :]
+    return replace(source, text=f'#include "stamp.cuh"\n{text}{outer}')
+
+
+def _node(name: str, slot: Any) -> NodeTimes:
+    launches = int(slot["launches"])
+    rows = slot["times"]
+    first = launches % LAUNCHES
+    kept = rows[:launches] if launches <= LAUNCHES else np.roll(rows, -first, axis=0)
+    return NodeTimes(name, launches, kept.astype(np.int64))
