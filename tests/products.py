@@ -8,19 +8,22 @@ SIZES = {"b": 3, "m": 40, "k": 64, "n": 24}
 
 
 def dot_text(
-    lhs: str, rhs: str, layouts: tuple[str, str, str], dtype: str = "f32", **sizes: int
+    lhs: str, rhs: str, layouts: tuple[str, str, str], dtype: str = "f32", out: str = "", **sizes
 ) -> str:
     """Return a module of one dot.
 
     lhs and rhs name their dimensions in order, `bmk` and `bkn` in any; layouts give, for lhs, rhs
-    and result, the dimensions from major to minor. Without `b` there is no batch.
+    and result, the dimensions from major to minor. Without `b` there is no batch. `out` is the result's
+    element type where it differs.
     """
     size = SIZES | sizes
-    out = "".join(c for c in "bmn" if c in lhs + rhs)
+    kept = "".join(c for c in "bmn" if c in lhs + rhs)
     shapes = [
-        f"{dtype}[{','.join(str(size[c]) for c in dims)}]"
+        f"{element}[{','.join(str(size[c]) for c in dims)}]"
         f"{{{','.join(str(dims.index(c)) for c in reversed(layout))}}}"
-        for dims, layout in zip((lhs, rhs, out), layouts, strict=True)
+        for element, dims, layout in zip(
+            (dtype, dtype, out or dtype), (lhs, rhs, kept), layouts, strict=True
+        )
     ]
     attrs = [
         f"lhs_contracting_dims={{{lhs.index('k')}}}",

@@ -28,7 +28,14 @@ from hlo2graph.program.uses import nested, reads, writes
 WORKSPACE_BYTES = 4 << 20  # enough for split-K of the products that a model has
 FEWEST_FLOPS = 1 << 18  # below this one of our kernels is done before a library's has started
 FEWEST_STEPS = 32  # along the contracting dimension
-TYPES = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})
+SAME = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})  # operands and result alike
+WIDENED = {  # operands of one of these, and what the result may be instead
+    frozenset({"f16"}): {"f32"},
+    frozenset({"bf16"}): {"f32"},
+    frozenset({"s8"}): {"s32"},
+    frozenset({"f8e4m3fn"}): {"f16", "bf16", "f32"},
+    frozenset({"f8e4m3fn", "f8e5m2"}): {"f16", "bf16", "f32"},
+}
 
 
 def use_libraries(program: Program) -> Program:
@@ -39,13 +46,10 @@ def use_libraries(program: Program) -> Program:
 
 def is_worth_a_call(product: Matmul) -> bool:
     """Tell whether a library is likely to be faster than a kernel of ours."""
-    dtypes = {product.lhs.dtype, product.rhs.dtype, product.out.dtype}
-    return (
-        len(dtypes) == 1
-        and product.out.dtype.name in TYPES
-        and product.k >= FEWEST_STEPS
-        and product.flops >= FEWEST_FLOPS
-    )
+    operands = frozenset({product.lhs.dtype.name, product.rhs.dtype.name})
+    out = product.out.dtype.name
+    known = (operands == {out} and out in SAME) or out in WIDENED.get(operands, ())
+    return known and product.k >= FEWEST_STEPS and product.flops >= FEWEST_FLOPS
 
 
 class _Chooser:

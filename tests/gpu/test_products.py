@@ -36,6 +36,14 @@ def test_dtypes(dtype, order):
     agrees(dot_text(*order, (*order, "bmn" if "b" in order[0] else "mn"), dtype, **BIG))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "out"),
+    [("f16", "f32"), ("bf16", "f32"), ("s8", "s32"), ("f8e4m3fn", "bf16"), ("f8e4m3fn", "f32")],
+)
+def test_results_wider_than_operands(dtype, out):
+    agrees(dot_text("mk", "kn", ("mk", "nk", "mn"), dtype, out, **BIG))
+
+
 def test_highest_precision_is_ieee():
     text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=256, k=512, n=256)
     plan = h2g.plan(text, target="sm_90")

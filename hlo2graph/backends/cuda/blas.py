@@ -17,7 +17,11 @@ from hlo2graph.ops.spec import Array
 from hlo2graph.program.matmul import Matmul, Matrix
 
 INSTALL = "pip install 'hlo2graph[blas]'"
-_TYPES = {  # HLO dtype: cudaDataType, the type of alpha and beta
+_TYPES = {  # HLO dtype: cudaDataType, and for a result's dtype the type of alpha and beta
+    "f8e4m3fn": ("CUDA_R_8F_E4M3", ""),
+    "f8e5m2": ("CUDA_R_8F_E5M2", ""),
+    "s8": ("CUDA_R_8I", ""),
+    "s32": ("CUDA_R_32I", "CUDA_R_32I"),
     "f16": ("CUDA_R_16F", "CUDA_R_32F"),
     "bf16": ("CUDA_R_16BF", "CUDA_R_32F"),
     "f32": ("CUDA_R_32F", "CUDA_R_32F"),
@@ -25,7 +29,7 @@ _TYPES = {  # HLO dtype: cudaDataType, the type of alpha and beta
     "c64": ("CUDA_C_32F", "CUDA_C_32F"),
     "c128": ("CUDA_C_64F", "CUDA_C_64F"),
 }
-_SCALARS = {"f64": np.float64, "c64": np.complex64, "c128": np.complex128}
+_SCALARS = {"s32": np.int32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
 
 
 @cache
@@ -70,9 +74,10 @@ class BlasPlan:
         self._beta = np.zeros_like(self._alpha)
         left, right = _operand(product.lhs), _operand(product.rhs)
         result = _Operand(product.m, product.n, _leading(product.out), transposed=False)
-        self._desc = _describe(dtype, left, right, precise=precise)
-        operands = ((product.lhs, left), (product.rhs, right), (product.out, result))
-        self._layouts = [_layout(m, o, product.batch) for m, o in operands]
+        operands = product.lhs.dtype
+        self._desc = _describe(dtype, operands, left, right, precise=precise)
+        seen = ((product.lhs, left), (product.rhs, right), (product.out, result))
+        self._layouts = [_layout(m, o, product.batch) for m, o in seen]
         self._results = lt.MatmulHeuristicResult(1)
         self._algo = self._choose(workspace)
 
@@ -183,15 +188,16 @@ def _leading(matrix: Matrix) -> int:
     return max(matrix.rows, matrix.column_stride if matrix.columns > 1 else 1)
 
 
-def _describe(dtype: DType, left: _Operand, right: _Operand, *, precise: bool) -> int:
+def _describe(
+    dtype: DType, operands: DType, left: _Operand, right: _Operand, *, precise: bool
+) -> int:
     lt = library()
     from nvmath.bindings import cublas
 
     compute = cublas.ComputeType
-    kind = {"f64": compute.COMPUTE_64F, "c128": compute.COMPUTE_64F}.get(
-        dtype.name, compute.COMPUTE_32F
-    )
-    if dtype.name in ("f32", "c64") and not precise:
+    kinds = {"s32": compute.COMPUTE_32I, "f64": compute.COMPUTE_64F, "c128": compute.COMPUTE_64F}
+    kind = kinds.get(dtype.name, compute.COMPUTE_32F)
+    if dtype.name in ("f32", "c64") and operands.bits == dtype.bits and not precise:
         kind = compute.COMPUTE_32F_FAST_TF32
     desc = lt.matmul_desc_create(int(kind), _cuda_type(_TYPES[dtype.name][1]))
     attributes = lt.MatmulDescAttribute

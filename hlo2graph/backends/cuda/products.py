@@ -42,7 +42,7 @@ class Products:
                     raise NotImplementedError("it is no product of two matrices")
                 exact = precise or product.exact
                 found[thunk.computation] = BlasPlan(product, precise=exact, workspace=workspace)
-                self.tf32 |= not exact and product.out.dtype.name in ("f32", "c64")
+                self.tf32 |= not exact and product.lhs.dtype.name in ("f32", "c64")
             except NotImplementedError as reason:
                 notes.append(f"{thunk.name} runs on a kernel of ours: {reason}")
         self.plans, self.notes = found, tuple(notes)
