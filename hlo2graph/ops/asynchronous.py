@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.ops.device import INLINED
 from hlo2graph.ops.expect import callee, gives, refuse, same, takes, tuple_of
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, Lowering, OpSpec
 
@@ -81,9 +82,19 @@ _PREFETCH = frozenset({"cross_program_prefetch_index"})
 _STRUCTURE = Lowering.STRUCTURE
 
 ASYNCHRONOUS: tuple[OpSpec, ...] = (
-    OpSpec("async-start", (0, None), _infer_start, _start, _ATTRS, lowering=_STRUCTURE),
-    OpSpec("async-update", 1, _infer_update, _update, _ATTRS, lowering=_STRUCTURE),
-    OpSpec("async-done", 1, _infer_done, _done, _ATTRS, lowering=_STRUCTURE),
-    OpSpec("copy-start", 1, _infer_copy_start, _copy_start, _PREFETCH, lowering=_STRUCTURE),
-    OpSpec("copy-done", 1, _infer_copy_done, _copy_done, lowering=_STRUCTURE),
+    OpSpec(
+        "async-start", (0, None), _infer_start, _start, _ATTRS, lowering=_STRUCTURE, device=INLINED
+    ),
+    OpSpec("async-update", 1, _infer_update, _update, _ATTRS, lowering=_STRUCTURE, device=INLINED),
+    OpSpec("async-done", 1, _infer_done, _done, _ATTRS, lowering=_STRUCTURE, device=INLINED),
+    OpSpec(
+        "copy-start",
+        1,
+        _infer_copy_start,
+        _copy_start,
+        _PREFETCH,
+        lowering=_STRUCTURE,
+        device=INLINED,
+    ),
+    OpSpec("copy-done", 1, _infer_copy_done, _copy_done, lowering=_STRUCTURE, device=INLINED),
 )

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.ops.device import NoDevice
 from hlo2graph.ops.expect import (
     array,
     arrays,
@@ -30,12 +31,16 @@ _TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
 _Infer: TypeAlias = Callable[[Instruction, Sequence[AnyShape], Computations], AnyShape]
 
 
+_NEEDS_DEVICES = "needs several devices, and programs run on one"
+_NEEDS_HOST = "talks to a host program that is not there"
+
+
 def _needs_devices(_: Instruction) -> str:
-    return "needs several devices, and programs run on one"
+    return _NEEDS_DEVICES
 
 
 def _needs_host(_: Instruction) -> str:
-    return "talks to a host program that is not there"
+    return _NEEDS_HOST
 
 
 def _refused(instr: Instruction, _: Sequence[HostValue], __: Evaluator) -> Array:
@@ -222,6 +227,7 @@ def _collective(
         Lowering.COLLECTIVE,
         effect=True,
         why_not=_needs_devices,
+        device=NoDevice(_NEEDS_DEVICES),
     )
 
 
@@ -235,6 +241,7 @@ def _host_io(opcode: str, arity: int, infer: _Infer, *attrs: str) -> OpSpec:
         Lowering.HOST_IO,
         effect=True,
         why_not=_needs_host,
+        device=NoDevice(_NEEDS_HOST),
     )
 
 

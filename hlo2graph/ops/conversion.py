@@ -232,5 +232,12 @@ CONVERSION: tuple[OpSpec, ...] = (
         inplace=(0,),
         device=device.reduce_precision,
     ),
-    OpSpec("stochastic-convert", 2, _infer_stochastic, _stochastic, elementwise=True),
+    OpSpec(
+        "stochastic-convert",
+        2,
+        _infer_stochastic,
+        _stochastic,
+        elementwise=True,
+        device=device.stochastic_convert,
+    ),
 )

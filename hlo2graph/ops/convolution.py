@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, DimLabels, Instruction, Shape, Window
-from hlo2graph.ops import device_compute as device
+from hlo2graph.ops import device_products as device
 from hlo2graph.ops.checks import as_arrays, attr_int, fail, host_arrays, require
 from hlo2graph.ops.dot import narrow, product_type, widen
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec

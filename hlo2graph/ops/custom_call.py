@@ -12,6 +12,8 @@ from typing import TypeAlias
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.checks import fail, host_arrays, require
+from hlo2graph.ops.device import ByInstruction, DeviceRule, NoDevice, OwnKernel
+from hlo2graph.ops.device_shaping import same_index
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
 
@@ -25,6 +27,7 @@ class Target:
 
     check: Check
     host: Rule
+    device: DeviceRule | OwnKernel
 
 
 def _check_identity(instr: Instruction, operands: Sequence[AnyShape]) -> None:
@@ -59,14 +62,14 @@ def _top_k(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
     return top_k(array, k)
 
 
-_IDENTITY = Target(_check_identity, _identity)
+_IDENTITY = Target(_check_identity, _identity, same_index)
 TARGETS = {
     "MoveToDevice": _IDENTITY,
     "MoveToHost": _IDENTITY,
     "SPMDFullToShardShape": _IDENTITY,
     "SPMDShardToFullShape": _IDENTITY,
     "Sharding": _IDENTITY,
-    "TopK": Target(_check_top_k, _top_k),
+    "TopK": Target(_check_top_k, _top_k, OwnKernel("topk")),
     "annotate_device_placement": _IDENTITY,
 }
 
@@ -91,6 +94,11 @@ def _why_not(instr: Instruction) -> str | None:
     if _name(instr) in TARGETS:
         return None
     return f'no rule for the custom call target "{_name(instr)}"'
+
+
+def _device(instr: Instruction) -> DeviceRule | OwnKernel | NoDevice:
+    target = TARGETS.get(_name(instr))
+    return target.device if target else NoDevice(str(_why_not(instr)))
 
 
 CUSTOM_CALL = (
@@ -120,5 +128,6 @@ CUSTOM_CALL = (
             }
         ),
         why_not=_why_not,
+        device=ByInstruction(_device),
     ),
 )

@@ -72,6 +72,13 @@ DeviceRule: TypeAlias = Callable[[Element, Instruction, Index], "Expr | tuple[Ex
 
 
 @dataclass(frozen=True, slots=True)
+class ByLeaf:
+    """A rule for results of several shapes: it is asked for one leaf at a time, by its number."""
+
+    rule: Callable[[Element, Instruction, int, Index], Expr]
+
+
+@dataclass(frozen=True, slots=True)
 class OwnKernel:
     """The opcode needs a kernel of its own form, named here; it cannot stand inside a loop."""
 
@@ -85,20 +92,49 @@ class NoDevice:
     reason: str
 
 
-Device: TypeAlias = DeviceRule | OwnKernel | NoDevice
+@dataclass(frozen=True, slots=True)
+class ByInstruction:
+    """What the opcode needs depends on more than its name (a custom call's target)."""
+
+    choose: Callable[[Instruction], DeviceRule | ByLeaf | OwnKernel | NoDevice]
+
+
+Device: TypeAlias = DeviceRule | ByLeaf | OwnKernel | NoDevice | ByInstruction
+
+INLINED = NoDevice("it is taken apart before kernels are made")
+"""For the structure of programs: tuples, calls, loops."""
+
+
+def device_of(device: Device, instr: Instruction) -> DeviceRule | ByLeaf | OwnKernel | NoDevice:
+    """Return what `instr`, whose opcode has `device`, needs."""
+    return device.choose(instr) if isinstance(device, ByInstruction) else device
+
+
+_NEEDS_WIDTH = frozenset(
+    {"count-leading-zeros", "popcnt", "shift-right-arithmetic", "shift-right-logical"}
+)
+_WORDS_OF_CPP = frozenset({"and", "or", "xor", "not"})
 
 
 def function(opcode: str) -> DeviceRule:
-    """Return the rule that applies `hlo::opcode` to the operands' elements at the same index."""
-    name = opcode.replace("-", "_")
-    name = f"{name}_" if name in ("and", "or", "xor", "not") else name
+    """Return the rule that applies `hlo::opcode` to the operands' elements at the same index.
+
+    Integers below a byte are computed in a byte and wrapped to their width after each operation.
+    """
+    name = opcode.replace("-", "_") + ("_" if opcode in _WORDS_OF_CPP else "")
 
     def rule(element: Element, instr: Instruction, index: Index) -> Expr:
-        arguments = [
-            element.operand(k, index if element.shape(k).rank else ())
-            for k in range(len(instr.operands))
-        ]
+        arguments = ", ".join(
+            [
+                element.operand(k, index if element.shape(k).rank else ())
+                for k in range(len(instr.operands))
+            ]
+        )
         assert isinstance(instr.shape, Shape)
-        return element.bind(instr.shape.dtype, f"hlo::{name}({', '.join(arguments)})")
+        dtype = instr.shape.dtype
+        if not dtype.is_integer or dtype.bits >= 8:
+            return element.bind(dtype, f"hlo::{name}({arguments})")
+        width = f"_within<{dtype.bits}>" if opcode in _NEEDS_WIDTH else ""
+        return element.bind(dtype, f"hlo::rounded<hlo::{dtype}>(hlo::{name}{width}({arguments}))")
 
     return rule

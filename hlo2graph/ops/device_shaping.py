@@ -168,6 +168,31 @@ def iota(element: Element, instr: Instruction, index: Index) -> Expr:
     return element.bind(target.dtype, f"hlo::convert<hlo::{target.dtype}>({count})")
 
 
+def gather(element: Element, instr: Instruction, index: Index) -> Expr:
+    """Read the start indices, clamp them, and take the element at the offset inside the slice."""
+    operand, starts = element.shape(0), element.shape(1)
+    offsets, sizes = integers(instr, "offset_dims"), integers(instr, "slice_sizes")
+    start_map, vector = integers(instr, "start_index_map"), integer(instr, "index_vector_dim")
+    dropped = {*integers(instr, "collapsed_slice_dims", ())}
+    batching = integers(instr, "operand_batching_dims", ())
+    batched = integers(instr, "start_indices_batching_dims", ())
+    batch = [i for d, i in enumerate(index) if d not in offsets]
+    window = iter(index[d] for d in offsets)
+    place: list[Expr] = [
+        "0" if d in dropped or d in batching else next(window) for d in range(operand.rank)
+    ]
+    for k, dim in enumerate(start_map):
+        at = (*batch[:vector], str(k), *batch[vector:]) if vector < starts.rank else tuple(batch)
+        last = operand.dims[dim] - sizes[dim]
+        if last:
+            start = f"hlo::clamped_index({element.operand(1, at)}, {wide(last)})"
+            start = element.integer(start)
+            place[dim] = start if place[dim] == "0" else element.integer(f"{start} + {place[dim]}")
+    for dim, source in zip(batching, batched, strict=True):
+        place[dim] = batch[source - (source > vector)]
+    return element.operand(0, tuple(place))
+
+
 def dynamic_slice(element: Element, instr: Instruction, index: Index) -> Expr:
     """Start at indices read and clamped here, so that the slice stays inside."""
     starts = clamped(element, 1, element.shape(0), written(instr).dims)
@@ -195,11 +220,18 @@ def clamped(element: Element, first: int, shape: Shape, sizes: tuple[int, ...]) 
     starts = []
     for dim, (whole, size) in enumerate(zip(shape.dims, sizes, strict=True)):
         last = whole - size
-        start = "0" if last == 0 else element.operand(first + dim)
-        if last:
-            start = element.integer(f"hlo::clamped_index({start}, {last})")
-        starts.append(start)
+        if not last:
+            starts.append("0")
+            continue
+        vector = element.shape(first).rank == 1  # the older form: all starts in one operand
+        start = element.operand(first, (str(dim),)) if vector else element.operand(first + dim)
+        starts.append(element.integer(f"hlo::clamped_index({start}, {wide(last)})"))
     return starts
+
+
+def wide(number: int) -> str:
+    """Return a C++ literal, of 64 bits where it needs them."""
+    return str(number) if abs(number) < 2**31 else f"{number}ll"
 
 
 def _affine(element: Element, index: Expr, scale: int, offset: int) -> Expr:
@@ -213,3 +245,9 @@ def _dims(instr: Instruction, attr: str, kind: type[T]) -> tuple[T, ...]:
     value = instr.attrs.get(attr, ())
     dims = value if isinstance(value, tuple) else ()
     return tuple(dim for dim in dims if isinstance(dim, kind))
+
+
+def get_dimension_size(element: Element, instr: Instruction, _: Index) -> Expr:
+    """Return the size, which is known: arrays of sizes known at run time only are refused."""
+    (dim,) = integers(instr, "dimensions")
+    return element.bind(written(instr).dtype, str(element.shape(0).dims[dim]))

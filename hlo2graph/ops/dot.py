@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
+from hlo2graph.ops import device_products as device
 from hlo2graph.ops.checks import (
     as_arrays,
     attr_dims,
@@ -168,4 +169,12 @@ DOT_ATTRS = frozenset(
         "algorithm",
     }
 )
-DOT = OpSpec("dot", (2, 4), _infer_dot, _dot, DOT_ATTRS | {"sparsity"}, why_not=_dense_only)
+DOT = OpSpec(
+    "dot",
+    (2, 4),
+    _infer_dot,
+    _dot,
+    DOT_ATTRS | {"sparsity"},
+    why_not=_dense_only,
+    device=device.dot,
+)

@@ -162,8 +162,16 @@ DYNAMIC: tuple[OpSpec, ...] = (
         _infer_dynamic_reshape,
         _dynamic_reshape,
         why_not=_why_not,
+        device=device.reshape,
     ),
-    OpSpec("get-dimension-size", 1, _infer_get_size, _get_size, _DIMENSIONS),
+    OpSpec(
+        "get-dimension-size",
+        1,
+        _infer_get_size,
+        _get_size,
+        _DIMENSIONS,
+        device=device.get_dimension_size,
+    ),
     OpSpec(
         "set-dimension-size",
         2,
@@ -172,5 +180,6 @@ DYNAMIC: tuple[OpSpec, ...] = (
         _DIMENSIONS,
         inplace=(0,),
         why_not=_why_not,
+        device=device.same_index,
     ),
 )

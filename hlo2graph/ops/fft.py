@@ -11,6 +11,7 @@ import numpy as np
 
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape
 from hlo2graph.ops.checks import as_arrays, attr_ints, braced, fail, host_arrays, require
+from hlo2graph.ops.device_fft import fft
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
 _COMPLEX_OF = {"f32": "c64", "f64": "c128"}
@@ -75,4 +76,4 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     return np.ascontiguousarray(result, dtype=instr.shape.dtype.numpy)
 
 
-FFT = (OpSpec("fft", 1, _infer, _run, frozenset({"fft_type", "fft_length"})),)
+FFT = (OpSpec("fft", 1, _infer, _run, frozenset({"fft_type", "fft_length"}), device=fft),)

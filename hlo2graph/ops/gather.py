@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape
-from hlo2graph.ops import device_compute as device
+from hlo2graph.ops import device_shaping as device
 from hlo2graph.ops.checks import (
     as_arrays,
     attr_dims,

@@ -11,6 +11,7 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, DType, Instruction, Shape
 from hlo2graph.ops.checks import as_arrays, fail, host_arrays, require
+from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.folding import working_dtype
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
@@ -117,12 +118,20 @@ def _substitute(matrix: Array, right: Array, lower: bool, unit: bool) -> Array:
 
 
 LINALG = (
-    OpSpec("cholesky", 1, _infer_cholesky, _cholesky, frozenset({"lower"})),
+    OpSpec(
+        "cholesky",
+        1,
+        _infer_cholesky,
+        _cholesky,
+        frozenset({"lower"}),
+        device=OwnKernel("cholesky"),
+    ),
     OpSpec(
         "triangular-solve",
         2,
         _infer_solve,
         _solve,
         frozenset({"left_side", "lower", "unit_diagonal", "transpose_a"}),
+        device=OwnKernel("triangular-solve"),
     ),
 )

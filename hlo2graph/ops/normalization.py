@@ -12,6 +12,8 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.ops.checks import as_arrays, attr_int, host_arrays, require
+from hlo2graph.ops.device import OwnKernel
+from hlo2graph.ops.device_compute import batch_norm_inference
 from hlo2graph.ops.folding import working_dtype
 from hlo2graph.ops.reduction import as_result, result_types
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
@@ -103,7 +105,21 @@ def _grad(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Ho
 
 
 NORMALIZATION = (
-    OpSpec("batch-norm-training", 3, _infer_training, _training, _ATTRS),
-    OpSpec("batch-norm-inference", 5, _infer_inference, _inference, _ATTRS),
-    OpSpec("batch-norm-grad", 5, _infer_training, _grad, _ATTRS),
+    OpSpec(
+        "batch-norm-training",
+        3,
+        _infer_training,
+        _training,
+        _ATTRS,
+        device=OwnKernel("batch-norm"),
+    ),
+    OpSpec(
+        "batch-norm-inference",
+        5,
+        _infer_inference,
+        _inference,
+        _ATTRS,
+        device=batch_norm_inference,
+    ),
+    OpSpec("batch-norm-grad", 5, _infer_training, _grad, _ATTRS, device=OwnKernel("batch-norm")),
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape
+from hlo2graph.ops import device_products as device
 from hlo2graph.ops.checks import as_arrays, attr_dims, host_arrays, require
 from hlo2graph.ops.dot import DOT_ATTRS, DotDims, check_pairs, contract, dot_dims, product_type
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
@@ -137,5 +138,10 @@ def _without(dims: DotDims, axis: int) -> DotDims:
 
 
 RAGGED_DOT = OpSpec(
-    "ragged-dot", 3, _infer_ragged, _ragged_dot, DOT_ATTRS | {"lhs_ragged_dims", "rhs_group_dims"}
+    "ragged-dot",
+    3,
+    _infer_ragged,
+    _ragged_dot,
+    DOT_ATTRS | {"lhs_ragged_dims", "rhs_group_dims"},
+    device=device.ragged_dot,
 )

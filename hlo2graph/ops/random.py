@@ -15,7 +15,10 @@ from zlib import crc32
 import numpy as np
 
 from hlo2graph.hlo import DTYPES, AnyShape, DType, Instruction, Kind, Shape, TupleShape
+from hlo2graph.ops import device_random as device
 from hlo2graph.ops.checks import as_arrays, attr_int, fail, host_arrays, require
+from hlo2graph.ops.device import ByLeaf
+from hlo2graph.ops.device_random import FIRST_STATE, split_dims
 from hlo2graph.ops.reduction import as_result, result_types
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
@@ -27,7 +30,6 @@ THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 THREEFRY_PARITY = np.uint32(0x1BD11BDA)
 PHILOX_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
-FIRST_STATE = 0x7012395  # of XLA's rng-get-and-update-state, before anything advanced it
 ALGORITHMS = {"rng_default": 3, "rng_philox": 3, "rng_three_fry": 2}  # and their states' lengths
 
 
@@ -72,7 +74,7 @@ def _joined(low: Array, high: Array) -> Array:
 def _threefry_bits(state: Array, dims: tuple[int, ...], wide: bool) -> tuple[Array, Array]:
     """Return the new state and the bits, uint64 where `wide`, else uint32."""
     key = _halves(state[:1])
-    split, half = (None, dims) if wide else _split(dims)
+    split, half = (None, dims) if wide else split_dims(dims)
     count = np.arange(prod(half), dtype=np.uint64) + state[1]
     low, high = threefry(_halves(count), key)
     after = np.array([state[0], state[1] + np.uint64(prod(half))], np.uint64)
@@ -83,18 +85,6 @@ def _threefry_bits(state: Array, dims: tuple[int, ...], wide: bool) -> tuple[Arr
     even[split] *= 2
     bits = pairs.reshape(even)
     return after, bits[tuple(slice(n) for n in dims)]
-
-
-def _split(dims: tuple[int, ...]) -> tuple[int | None, tuple[int, ...]]:
-    """Return which dimension the two words of a counter fill, and what is left of `dims`.
-
-    The first even one; where all are odd the first of the longest, whose last word goes unused.
-    """
-    if not dims:
-        return None, (1,)
-    even = [d for d, n in enumerate(dims) if n % 2 == 0]
-    split = even[0] if even else dims.index(max(dims))
-    return split, tuple((n + 1) // 2 if d == split else n for d, n in enumerate(dims))
 
 
 def _philox_bits(state: Array, dims: tuple[int, ...], wide: bool) -> tuple[Array, Array]:
@@ -225,7 +215,16 @@ RANDOM = (
         _bits,
         frozenset({"algorithm"}),
         why_not=_bits_why_not,
+        device=ByLeaf(device.rng_bit_generator),
     ),
-    OpSpec("rng", (2, None), _infer_rng, _rng, frozenset({"distribution"})),
-    OpSpec("rng-get-and-update-state", 0, _infer_state, _state, frozenset({"delta"}), effect=True),
+    OpSpec("rng", (2, None), _infer_rng, _rng, frozenset({"distribution"}), device=device.rng),
+    OpSpec(
+        "rng-get-and-update-state",
+        0,
+        _infer_state,
+        _state,
+        frozenset({"delta"}),
+        effect=True,
+        device=device.rng_state,
+    ),
 )

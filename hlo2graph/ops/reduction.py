@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
-from hlo2graph.ops import device_compute as device
+from hlo2graph.ops import device_folds as device
 from hlo2graph.ops.checks import (
     as_arrays,
     attr_dims,
@@ -24,6 +24,7 @@ from hlo2graph.ops.checks import (
     region,
     require,
 )
+from hlo2graph.ops.device_compute import map_
 from hlo2graph.ops.folding import fold_leading, region_fold, simple_ufunc, working_dtype
 from hlo2graph.ops.region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
@@ -160,6 +161,6 @@ REDUCTION = (
         _infer_map,
         _map,
         frozenset({"dimensions", "to_apply"}),
-        device=device.map_,
+        device=map_,
     ),
 )

@@ -21,6 +21,7 @@ from hlo2graph.ops.checks import (
     host_arrays,
     require,
 )
+from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.folding import scatter_fold
 from hlo2graph.ops.gather import IndexMap, batch_dims, read_map
 from hlo2graph.ops.reduction import as_result, results_of
@@ -147,4 +148,5 @@ SCATTER = OpSpec(
         }
     ),
     inplace=(0,),
+    device=OwnKernel("scatter"),
 )

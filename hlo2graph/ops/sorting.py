@@ -25,6 +25,7 @@ from hlo2graph.ops.checks import (
     require,
     result_parts,
 )
+from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.folding import as_tuple
 from hlo2graph.ops.reduction import as_result
 from hlo2graph.ops.region import is_elementwise_region
@@ -224,6 +225,14 @@ SORTING = (
         _infer_sort,
         _sort,
         frozenset({"dimensions", "to_apply", "is_stable"}),
+        device=OwnKernel("sort"),
     ),
-    OpSpec("topk", 1, _infer_topk, _topk, frozenset({"is_stable", "k", "largest"})),
+    OpSpec(
+        "topk",
+        1,
+        _infer_topk,
+        _topk,
+        frozenset({"is_stable", "k", "largest"}),
+        device=OwnKernel("topk"),
+    ),
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Computation, Instruction
-from hlo2graph.ops.device import Device, NoDevice
+from hlo2graph.ops.device import Device
 
 Array: TypeAlias = np.ndarray[Any, Any]
 HostValue: TypeAlias = "Array | tuple[HostValue, ...]"  # a tuple-shaped result is a tuple
@@ -74,7 +74,8 @@ class OpSpec:
         operands of lower rank that clamp and select allow).
     inplace: operands whose buffer the result may take over when the operand dies there.
     effect: has a side effect; keeps its place among all others that have.
-    device: how one element of the result is computed on the device.
+    device: how one element of the result is computed on the device, which kernel form it needs
+        instead, or why it cannot run there.
     why_not: None where this instruction can run on the host, else the reason why it cannot.
     """
 
@@ -88,4 +89,4 @@ class OpSpec:
     inplace: tuple[int, ...] = ()
     effect: bool = False
     why_not: Supported = always
-    device: Device = NoDevice("it has no device rule")
+    device: Device = field(kw_only=True)

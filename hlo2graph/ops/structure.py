@@ -18,6 +18,8 @@ from hlo2graph.hlo import (
     Shape,
     TupleShape,
 )
+from hlo2graph.ops.device import INLINED
+from hlo2graph.ops.device_compute import device_id
 from hlo2graph.ops.expect import (
     callee,
     found,
@@ -194,13 +196,25 @@ _ANY = (0, None)
 
 
 STRUCTURE: tuple[OpSpec, ...] = (
-    OpSpec("parameter", 0, _infer_written, _first, lowering=_STRUCTURE),
+    OpSpec("parameter", 0, _infer_written, _first, lowering=_STRUCTURE, device=INLINED),
     OpSpec(
-        "constant", 0, _infer_written, _constant, lowering=_STRUCTURE, why_not=_why_not_constant
+        "constant",
+        0,
+        _infer_written,
+        _constant,
+        lowering=_STRUCTURE,
+        device=INLINED,
+        why_not=_why_not_constant,
     ),
-    OpSpec("tuple", _ANY, _infer_tuple, _tuple, lowering=_STRUCTURE),
+    OpSpec("tuple", _ANY, _infer_tuple, _tuple, lowering=_STRUCTURE, device=INLINED),
     OpSpec(
-        "get-tuple-element", 1, _infer_element, _element, frozenset({"index"}), lowering=_STRUCTURE
+        "get-tuple-element",
+        1,
+        _infer_element,
+        _element,
+        frozenset({"index"}),
+        lowering=_STRUCTURE,
+        device=INLINED,
     ),
     OpSpec(
         "call",
@@ -209,6 +223,7 @@ STRUCTURE: tuple[OpSpec, ...] = (
         _call,
         frozenset({"to_apply", "is_composite"}),
         lowering=_STRUCTURE,
+        device=INLINED,
     ),
     OpSpec(
         "fusion",
@@ -216,8 +231,17 @@ STRUCTURE: tuple[OpSpec, ...] = (
         _infer_call,
         _call,
         frozenset({"calls", "kind", "output_to_operand_aliasing"}),
+        device=INLINED,
     ),
-    OpSpec("while", 1, _infer_while, _while, frozenset({"condition", "body"}), lowering=_STRUCTURE),
+    OpSpec(
+        "while",
+        1,
+        _infer_while,
+        _while,
+        frozenset({"condition", "body"}),
+        lowering=_STRUCTURE,
+        device=INLINED,
+    ),
     OpSpec(
         "conditional",
         (2, None),
@@ -225,11 +249,20 @@ STRUCTURE: tuple[OpSpec, ...] = (
         _conditional,
         frozenset({"branch_computations", "true_computation", "false_computation"}),
         lowering=_STRUCTURE,
+        device=INLINED,
     ),
-    OpSpec("after-all", _ANY, _infer_after_all, _token, lowering=_STRUCTURE),
-    OpSpec("add-dependency", 2, _infer_add_dependency, _first, lowering=_STRUCTURE),
-    OpSpec("opt-barrier", 1, _infer_first, _first, lowering=_STRUCTURE),
-    OpSpec("domain", 1, _infer_first, _first, frozenset({"domain"}), lowering=_STRUCTURE),
-    OpSpec("partition-id", 0, _infer_id, _id),
-    OpSpec("replica-id", 0, _infer_id, _id),
+    OpSpec("after-all", _ANY, _infer_after_all, _token, lowering=_STRUCTURE, device=INLINED),
+    OpSpec("add-dependency", 2, _infer_add_dependency, _first, lowering=_STRUCTURE, device=INLINED),
+    OpSpec("opt-barrier", 1, _infer_first, _first, lowering=_STRUCTURE, device=INLINED),
+    OpSpec(
+        "domain",
+        1,
+        _infer_first,
+        _first,
+        frozenset({"domain"}),
+        lowering=_STRUCTURE,
+        device=INLINED,
+    ),
+    OpSpec("partition-id", 0, _infer_id, _id, device=device_id),
+    OpSpec("replica-id", 0, _infer_id, _id, device=device_id),
 )

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, Window, WindowDim
 from hlo2graph.hlo.dtype import PRED
-from hlo2graph.ops import device_compute as device
+from hlo2graph.ops import device_folds as device
 from hlo2graph.ops.checks import (
     as_arrays,
     check_parameters,
@@ -226,5 +226,6 @@ WINDOW = (
         _infer_select_and_scatter,
         _select_and_scatter,
         frozenset({"window", "select", "scatter"}),
+        device=device.select_and_scatter,
     ),
 )

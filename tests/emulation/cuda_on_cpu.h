@@ -154,3 +154,14 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
 }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+inline void sincospi(double x, double* s, double* c) {
+  const double turn = 3.14159265358979323846 * x;
+  *s = sin(turn);
+  *c = cos(turn);
+}
+inline void sincospif(float x, float* s, float* c) {
+  double wide_s, wide_c;
+  sincospi(x, &wide_s, &wide_c);
+  *s = (float)wide_s;
+  *c = (float)wide_c;
+}

@@ -25,7 +25,7 @@ from hlo2graph.program.thunks import Kernel
 FOLDER = Path(__file__).parent
 CACHE = Path(tempfile.gettempdir()) / f"hlo2graph-emulation-{os.getuid()}"
 OPTIONS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w")
-COOPERATES = re.compile(r"__sync|shuffle|__shfl")
+COOPERATES = re.compile(r"__sync|shuffle|__shfl|block_sum|sort_window")
 
 
 class EmulatedExecutable(HostExecutable):

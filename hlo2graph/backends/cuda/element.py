@@ -2,41 +2,54 @@
 
 The emitter walks from a result back to the parameters, asking each instruction's device rule for
 its element at an index; what was computed once at an index in an enclosing scope is used again.
+Calls and nested fusions are walked through as if their instructions stood in their place.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal
+from hlo2graph.backends.cuda.literals import array_words, scalar_of
+from hlo2graph.backends.cuda.places import Places
+from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import Expr, Index, NoDevice, OwnKernel
+from hlo2graph.ops.device import ByLeaf, Expr, Index, NoDevice, OwnKernel, device_of
 
-_Key = tuple[int, str, Index]
-_NAME = re.compile(r"\bi\d+\b")
-_INDEX = re.compile(r" *const (?:int|long long) (i\d+) = ")
+MOST_LINES = 100_000  # of a kernel; what grows past them recomputes elements without bound
+
+STRUCTURE = frozenset(
+    {"parameter", "constant", "tuple", "get-tuple-element", "fusion", "call"}
+    | {"opt-barrier", "add-dependency", "domain"}
+)
+"""What kernels hold of a program's structure: the emitter itself walks through it."""
+
+_Key = tuple[int, str, Index, int]
 
 
 @dataclass(slots=True)
 class _Scope:
     """A C++ block: what was computed in it is forgotten when it closes."""
 
-    known: dict[_Key, tuple[Expr, ...]] = field(default_factory=dict)
+    known: dict[_Key, Expr] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Frame:
-    """One activation of a computation: how to get its parameters' elements."""
+    """One activation of a computation: how to get its parameters' elements.
+
+    From the kernel's pointers; from `arguments`, where a region of scalars is called; or, where
+    `site` is a fusion or call inside `caller`, from the site's operands.
+    """
 
     id: int
     computation: Computation
-    arguments: tuple[Sequence[Expr], ...] | None  # scalars' leaves; None at the kernel itself
+    arguments: tuple[Expr, ...] | None = None
+    caller: _Frame | None = None
+    site: Instruction | None = None
 
 
 class ElementEmitter:
@@ -46,12 +59,16 @@ class ElementEmitter:
         self.computations = computations
         self.index_type = index_type
         self.lines: list[str] = []
+        self.places = Places(self)
+        self.split = self.places.split
+        self.offset = self.places.offset
+        self.element_at = self.places.element_at
         self._depth = 1
         self._scopes = [_Scope()]
         self._frames: list[_Frame] = []
+        self._inlined: dict[tuple[int, str], _Frame] = {}
         self._count = 0
         self._names = 0
-        self._linear: dict[tuple[Index, tuple[int, ...], tuple[int, ...]], Expr] = {}
 
     # ---- what rules use (ops.device.Element) ----------------------------------------------
 
@@ -77,24 +94,29 @@ class ElementEmitter:
     def line(self, text: str) -> None:
         """Write one statement."""
         self.lines.append("  " * self._depth + text)
+        if len(self.lines) > MOST_LINES:
+            computation = self._frames[0].computation
+            raise UnsupportedError(
+                f"the kernel of {computation.name} grows past {MOST_LINES} lines",
+                computation.result.span or computation.span,
+            )
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Write `head {`, what the context writes, and `}`."""
-        self.line(f"{head} {{")
+    def block(self, head: str, tail: str = "") -> Iterator[None]:
+        """Write `head {`, what the context writes, and `}` with `tail`."""
+        self.line(f"{head} {{".lstrip())
         self._depth += 1
         self._scopes.append(_Scope())
         yield
         self._scopes.pop()
         self._depth -= 1
-        self.line("}")
+        self.line("}" + tail)
 
     # ---- walking --------------------------------------------------------------------------
 
-    def enter(self, computation: Computation, arguments: tuple[Sequence[Expr], ...] | None) -> None:
+    def enter(self, computation: Computation, arguments: tuple[Expr, ...] | None = None) -> None:
         """Make `computation` the one whose instructions `leaves` computes."""
-        self._count += 1
-        self._frames.append(_Frame(self._count, computation, arguments))
+        self._frames.append(self._frame(computation, arguments))
 
     def leave(self) -> None:
         """Return to the computation around the innermost one."""
@@ -103,121 +125,142 @@ class ElementEmitter:
     def call(self, computation: str, arguments: Sequence[Expr]) -> tuple[Expr, ...]:
         """Return the result leaves of a region of scalars, given its arguments."""
         called = self.computations[computation]
-        self.enter(called, tuple((a,) for a in arguments))
+        self.enter(called, tuple(arguments))
         result = self.leaves(called.root, ())
         self.leave()
         return result
 
-    def leaf(self, name: str, number: int, index: Index) -> Expr:
-        """Return the element at `index` of one leaf; only that leaf's own producer is computed."""
-        instr = self._frames[-1].computation[name]
-        if instr.opcode == "tuple":
-            for operand in instr.operands:
-                width = sum(1 for _ in self._frames[-1].computation[operand].shape.leaves())
-                if number < width:
-                    return self.leaf(operand, number, index)
-                number -= width
-        return self.leaves(name, index)[number]
-
     def leaves(self, name: str, index: Index) -> tuple[Expr, ...]:
         """Return the element at `index` of each array leaf of an instruction."""
+        width = _width(self._frames[-1].computation[name])
+        return tuple([self.leaf(name, number, index) for number in range(width)])
+
+    def leaf(self, name: str, number: int, index: Index) -> Expr:
+        """Return the element at `index` of one leaf; only that leaf's own producer is computed."""
+        self._settle(name, index)
+        return self._leaf(self._frames[-1], name, number, index)
+
+    def _settle(self, name: str, index: Index) -> None:
+        """Compute what `name` needs at its own index, operands first.
+
+        So a chain of elementwise instructions, however long, does not nest Python's calls.
+        """
         frame = self._frames[-1]
-        key = (frame.id, name, index)
+        stack = [name]
+        while stack:
+            instr = frame.computation[stack[-1]]
+            if not _is_pointwise(instr) or self._known(_key(frame, instr, index)):
+                stack.pop()
+                continue
+            waiting = [
+                o
+                for o in instr.operands
+                if _is_pointwise(inner := frame.computation[o])
+                and not self._known(_key(frame, inner, index))
+            ]
+            if waiting:
+                stack.extend(reversed(waiting))
+            else:
+                self._leaf(frame, stack.pop(), 0, _key(frame, instr, index)[2])
+
+    def _known(self, key: _Key) -> Expr | None:
         for scope in reversed(self._scopes):
             if key in scope.known:
                 return scope.known[key]
-        found = self._compute(frame, frame.computation[name], index)
-        self._scopes[-1].known[key] = found
-        return found
+        return None
 
-    def _compute(self, frame: _Frame, instr: Instruction, index: Index) -> tuple[Expr, ...]:
+    def _leaf(self, frame: _Frame, name: str, number: int, index: Index) -> Expr:
+        key = (frame.id, name, index, number)
+        if (known := self._known(key)) is not None:
+            return known
+        found = self._compute(frame, frame.computation[name], number, index)
+        leaves = (found,) if isinstance(found, str) else found
+        first = number if isinstance(found, str) else 0
+        for at, leaf in enumerate(leaves, first):
+            self._scopes[-1].known[frame.id, name, index, at] = leaf
+        return leaves[number - first]
+
+    def _compute(
+        self, frame: _Frame, instr: Instruction, number: int, index: Index
+    ) -> Expr | tuple[Expr, ...]:
+        """Return the element of leaf `number`, or those of all leaves at once."""
+        if instr.opcode in STRUCTURE:
+            return self._through(frame, instr, number, index)
+        rule = device_of(OPS[instr.opcode].device, instr)
+        assert not isinstance(rule, OwnKernel | NoDevice), f"{instr.opcode} inside a loop"
+        operands = _Operands(self, frame, instr)
+        if isinstance(rule, ByLeaf):
+            return rule.rule(operands, instr, number, index)
+        return rule(operands, instr, index)
+
+    def _through(self, frame: _Frame, instr: Instruction, number: int, index: Index) -> Expr:
+        """Return an element of what only hands on, or holds, the elements of others."""
         match instr.opcode:
             case "parameter":
-                return self._parameter(frame, instr, index)
+                return self._parameter(frame, instr, number, index)
             case "constant":
-                return (self._constant(instr, index),)
+                return self._constant(instr, index)
+            case "fusion" | "call":
+                return self._walk_into(frame, instr, number, index)
             case "tuple":
-                return tuple(e for o in instr.operands for e in self.leaves(o, index))
+                operand, number = _part(frame.computation, instr, number)
+                return self.leaf(operand, number, index)
             case "get-tuple-element":
-                return self._part(frame, instr, index)
-        rule = OPS[instr.opcode].device
-        assert not isinstance(rule, OwnKernel | NoDevice), f"{instr.opcode} inside a loop"
-        found = rule(_Operands(self, instr), instr, index)
-        return found if isinstance(found, tuple) else (found,)
+                number += _first_leaf(frame.computation[instr.operands[0]], instr)
+            case _:
+                pass
+        return self.leaf(instr.operands[0], number, index)
 
-    def _parameter(self, frame: _Frame, instr: Instruction, index: Index) -> tuple[Expr, ...]:
+    def _parameter(self, frame: _Frame, instr: Instruction, number: int, index: Index) -> Expr:
         assert isinstance(instr.payload, int)
         if frame.arguments is not None:
-            return tuple(frame.arguments[instr.payload])
+            return frame.arguments[instr.payload]
+        if frame.site is not None and frame.caller is not None:
+            self._frames.append(frame.caller)
+            found = self.leaf(frame.site.operands[instr.payload], number, index)
+            self._frames.pop()
+            return found
         assert isinstance(instr.shape, Shape)
         place = self.offset(instr.shape, index)
-        return (self.bind(instr.shape.dtype, f"hlo::load(p{instr.payload}[{place}])"),)
+        return self.bind(instr.shape.dtype, f"hlo::load(p{instr.payload}[{place}])")
 
-    def _part(self, frame: _Frame, instr: Instruction, index: Index) -> tuple[Expr, ...]:
-        whole = frame.computation[instr.operands[0]]
-        number = instr.attrs["index"]
-        parts = getattr(whole.shape, "parts", ())
-        assert isinstance(number, int)
-        widths = [sum(1 for _ in part.leaves()) for part in parts]
-        start = sum(widths[:number])
-        return self.leaves(whole.name, index)[start : start + widths[number]]
+    def _walk_into(self, frame: _Frame, site: Instruction, number: int, index: Index) -> Expr:
+        """Return an element of a nested fusion or call; each is one frame, so nothing is redone."""
+        key = (frame.id, site.name)
+        if key not in self._inlined:
+            called = self.computations[next(iter(site.called()))]
+            self._inlined[key] = self._frame(called, None, frame, site)
+        inner = self._inlined[key]
+        self._frames.append(inner)
+        found = self.leaf(inner.computation.root, number, index)
+        self._frames.pop()
+        return found
+
+    def _frame(
+        self,
+        computation: Computation,
+        arguments: tuple[Expr, ...] | None = None,
+        caller: _Frame | None = None,
+        site: Instruction | None = None,
+    ) -> _Frame:
+        self._count += 1
+        return _Frame(self._count, computation, arguments, caller, site)
 
     def _constant(self, instr: Instruction, index: Index) -> Expr:
         literal = instr.payload
         assert isinstance(literal, Literal)
         assert literal.array is not None
+        dtype = literal.shape.dtype
         if literal.array.size == 1:
-            value = literal.array.reshape(()).astype(literal.shape.dtype.numpy)
-            return self.bind(literal.shape.dtype, scalar_literal(literal.shape.dtype, value))
-        dtype, flat = literal.shape.dtype, np.ascontiguousarray(literal.array).reshape(-1)
-        values = ", ".join(scalar_literal(dtype, v) for v in flat)
-        name = self.fresh("c")
-        self.line(f"static const {compute_type(dtype)} {name}[] = {{{values}}};")
-        row_major = Shape(dtype, literal.shape.dims)
-        return self.bind(dtype, f"{name}[{self.offset(row_major, index)}]")
-
-    def offset(self, shape: Shape, index: Index) -> Expr:
-        """Return where the element at `index` lies in memory, in elements."""
-        known = self._linear.get((index, shape.dims, shape.minor_to_major))
-        if known is not None:
-            return known
-        terms, stride = [], 1
-        for dim in shape.minor_to_major:
-            if shape.dims[dim] > 1 and index[dim] != "0":
-                terms.append(index[dim] if stride == 1 else f"{index[dim]} * {stride}")
-            stride *= shape.dims[dim]
-        return " + ".join(reversed(terms)) or "0"
-
-    def element_at(self, linear: Expr, shape: Shape) -> Index:
-        """Return the index of element number `linear` in memory; arrays laid out alike use it."""
-        order = tuple(reversed(shape.minor_to_major))
-        stored = self.split(linear, [shape.dims[d] for d in order])
-        place = dict(zip(order, stored, strict=True))
-        index = tuple(place[d] for d in range(shape.rank))
-        self._linear[index, shape.dims, shape.minor_to_major] = linear
-        return index
+            return self.bind(dtype, scalar_literal(dtype, scalar_of(literal)))
+        name, (unit, values) = self.fresh("c"), array_words(literal)
+        self.line(f"static const {unit} {name}[] = {{{values}}};")
+        place = self.offset(Shape(dtype, literal.shape.dims), index)
+        return self.bind(dtype, f"hlo::constant<hlo::{dtype}>({name}, {place})")
 
     def needed_lines(self) -> list[str]:
         """Return the lines without the index locals that nothing uses."""
-        used = {
-            name
-            for line in self.lines
-            for name in _NAME.findall(line.partition(" = ")[2] if _INDEX.match(line) else line)
-        }
-        return [line for line in self.lines if not (m := _INDEX.match(line)) or m.group(1) in used]
-
-    def split(self, linear: Expr, dims: Sequence[int]) -> Index:
-        """Return the row-major index of element number `linear` of an array of `dims`."""
-        index: list[Expr] = ["0"] * len(dims)
-        stride, rest = 1, linear
-        live = [d for d, n in enumerate(dims) if n != 1]
-        for place, dim in enumerate(reversed(live)):
-            over = linear if stride == 1 else f"{linear} / {stride}"
-            last = place == len(live) - 1
-            rest = over if last else f"{over} % {dims[dim]}"
-            index[dim] = linear if rest == linear else self.integer(rest)
-            stride *= dims[dim]
-        return tuple(index)
+        return self.places.needed(self.lines)
 
     def _declare(self, ctype: str, expression: str, letter: str) -> Expr:
         name = self.fresh(letter)
@@ -228,9 +271,9 @@ class ElementEmitter:
 class _Operands:
     """The emitter as one instruction's rule sees it."""
 
-    def __init__(self, emitter: ElementEmitter, instr: Instruction) -> None:
+    def __init__(self, emitter: ElementEmitter, frame: _Frame, instr: Instruction) -> None:
         self._emitter = emitter
-        self._frame = emitter._frames[-1]
+        self._frame = frame
         self._instr = instr
         self.computations = emitter.computations
         self.call = emitter.call
@@ -248,5 +291,35 @@ class _Operands:
         return found
 
     def operand(self, operand: int, index: Index = ()) -> Expr:
-        (found,) = self._emitter.leaves(self._instr.operands[operand], index)
-        return found
+        return self._emitter.leaf(self._instr.operands[operand], 0, index)
+
+
+def _width(instr: Instruction) -> int:
+    return 1 if isinstance(instr.shape, Shape) else len(tuple(instr.shape.leaves()))
+
+
+def _part(computation: Computation, instr: Instruction, number: int) -> tuple[str, int]:
+    """Return which operand of a tuple holds its leaf `number`, and which leaf of it that is."""
+    for operand in instr.operands:
+        width = _width(computation[operand])
+        if number < width:
+            return operand, number
+        number -= width
+    raise AssertionError("a tuple has as many leaves as its operands")
+
+
+def _first_leaf(whole: Instruction, element: Instruction) -> int:
+    """Return the number of the first leaf that a get-tuple-element takes of `whole`."""
+    number = element.attrs["index"]
+    assert isinstance(number, int)
+    return sum(len(tuple(part.leaves())) for part in getattr(whole.shape, "parts", ())[:number])
+
+
+def _is_pointwise(instr: Instruction) -> bool:
+    return OPS[instr.opcode].elementwise and isinstance(instr.shape, Shape)
+
+
+def _key(frame: _Frame, instr: Instruction, index: Index) -> _Key:
+    """Return the key of a pointwise instruction's element: scalars have no index."""
+    assert isinstance(instr.shape, Shape)
+    return frame.id, instr.name, index if instr.shape.rank else (), 0

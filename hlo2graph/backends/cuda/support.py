@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hlo2graph.backends.cuda.forms import OWN_FORMS, own_root
+from hlo2graph.backends.cuda.element import STRUCTURE
+from hlo2graph.backends.cuda.forms import own_root
+from hlo2graph.backends.cuda.forms.sort import too_wide
 from hlo2graph.backends.cuda.kernels import walk
 from hlo2graph.errors import Note, Span, UnsupportedError
 from hlo2graph.hlo import Computation, Instruction
@@ -13,7 +15,7 @@ from hlo2graph.ops.device import NoDevice, OwnKernel, device_of
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Collective, Kernel, Library
 
-EMITTED = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
+EMITTED = STRUCTURE | {"after-all"}  # a token has no bytes
 
 
 def check_support(plan: Plan) -> None:
@@ -25,7 +27,9 @@ def check_support(plan: Plan) -> None:
             continue
         name = thunk.computation
         if name not in known:
-            known[name] = list(_refused(plan.computations, name))
+            computation = plan.computations[name]
+            own = own_root(computation)
+            known[name] = list(_refused(plan.computations, computation, own))
         for instr, reason in known[name]:
             found.setdefault((_kind(instr), reason), []).append(instr.span or thunk.span)
     if not found:
@@ -39,29 +43,34 @@ def check_support(plan: Plan) -> None:
 
 
 def _refused(
-    computations: Mapping[str, Computation], name: str
+    computations: Mapping[str, Computation], computation: Computation, own: Instruction | None
 ) -> Iterator[tuple[Instruction, str]]:
-    """Yield the instructions of a computation, and of those it calls, that have no device code."""
-    computation = computations[name]
-    own = own_root(computation)
+    """Yield the instructions of a computation, and of those it calls, that have no device code.
+
+    `own` is the one that has the kernel to itself.
+    """
     for instr in computation.instructions:
-        if instr.opcode in EMITTED:
-            continue
-        spec = OPS[instr.opcode]
-        if reason := spec.why_not(instr):
+        if instr.opcode not in EMITTED and (reason := device_reason(instr, own)):
             yield instr, reason
             continue
-        match device_of(spec.device, instr):
-            case NoDevice(reason):
-                yield instr, reason
-            case OwnKernel(form) if form not in OWN_FORMS:
-                yield instr, f"it needs a kernel of its own, for {form}, which is not there yet"
-            case OwnKernel() if instr is not own:
-                yield instr, "it needs a kernel of its own, so a fusion cannot hold it"
-            case _:
-                pass
         for called in instr.called():
-            yield from _refused(computations, called)
+            yield from _refused(computations, computations[called], None)
+
+
+def device_reason(instr: Instruction, own: Instruction | None) -> str | None:
+    """Return why `instr` cannot be part of a kernel that belongs to `own`; None where it can."""
+    spec = OPS[instr.opcode]
+    if reason := spec.why_not(instr):
+        return reason
+    match device_of(spec.device, instr):
+        case NoDevice(reason):
+            return reason
+        case OwnKernel(form) if instr is not own:
+            return f"needs a kernel of its own, for {form}, and is in the middle of another"
+        case OwnKernel("sort") if too_wide(tuple(instr.shape.leaves())):
+            return "sorts more operands than fit into shared memory"
+        case _:
+            return None
 
 
 def _kind(instr: Instruction) -> str:

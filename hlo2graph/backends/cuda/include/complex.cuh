@@ -11,6 +11,14 @@ template <class T> __device__ inline T imag(Complex<T> x) { return x.im; }
 template <HLO_REAL(T)> __device__ inline T real(T x) { return x; }
 template <HLO_REAL(T)> __device__ inline T imag(T) { return (T)0; }
 
+template <class T> __device__ inline Complex<T> conj(Complex<T> x) { return {x.re, -x.im}; }
+template <HLO_REAL(T)> __device__ inline T conj(T x) { return x; }
+template <class T> __device__ inline Complex<T> scaled(Complex<T> x, T by) {
+  return {x.re * by, x.im * by};
+}
+template <HLO_REAL(T)> __device__ inline T scaled(T x, T by) { return x * by; }
+template <HLO_REAL(T)> __device__ inline T squared(T x) { return x * x; }
+
 template <class T> __device__ inline Complex<T> add(Complex<T> a, Complex<T> b) {
   return {a.re + b.re, a.im + b.im};
 }
@@ -112,6 +120,75 @@ template <class T> __device__ inline Complex<T> atan2(Complex<T> y, Complex<T> x
   Complex<T> size = sqrt(add(multiply(x, x), multiply(y, y)));
   Complex<T> angle = log(divide(along, size));
   return {angle.im, -angle.re};
+}
+
+template <class T> __device__ inline Complex<T> cosh(Complex<T> a) {
+  return {cosh(a.re) * cosine(a.im), sinh(a.re) * sine(a.im)};
+}
+template <class T> __device__ inline Complex<T> sinh(Complex<T> a) {
+  return {sinh(a.re) * cosine(a.im), cosh(a.re) * sine(a.im)};
+}
+
+// Kahan, "Branch cuts for complex elementary functions" (1987).
+template <class T> __device__ inline Complex<T> one_plus(T sign, Complex<T> a) {
+  return {1 + sign * a.re, sign * a.im};
+}
+template <class T> __device__ inline Complex<T> asin(Complex<T> a) {
+  Complex<T> low = sqrt(one_plus((T)-1, a)), high = sqrt(one_plus((T)1, a));
+  return {atan2(a.re, low.re * high.re - low.im * high.im),
+          asinh(low.re * high.im - low.im * high.re)};
+}
+template <class T> __device__ inline Complex<T> acos(Complex<T> a) {
+  Complex<T> low = sqrt(one_plus((T)-1, a)), high = sqrt(one_plus((T)1, a));
+  return {2 * atan2(low.re, high.re), asinh(high.re * low.im - high.im * low.re)};
+}
+template <class T> __device__ inline Complex<T> asinh(Complex<T> a) {
+  Complex<T> turned = asin(Complex<T>{-a.im, a.re});
+  return {turned.im, -turned.re};
+}
+template <class T> __device__ inline Complex<T> acosh(Complex<T> a) {
+  Complex<T> low = sqrt(Complex<T>{a.re - 1, a.im}), high = sqrt(Complex<T>{a.re + 1, a.im});
+  return {asinh(low.re * high.re + low.im * high.im), 2 * atan2(low.im, high.re)};
+}
+template <class T> __device__ inline Complex<T> atanh(Complex<T> a) {
+  T x = abs(a.re), y = a.im, square = y * y;
+  T re = log_plus_one(4 * x / ((1 - x) * (1 - x) + square)) / 4;
+  T im = atan2(2 * y, (1 - x) * (1 + x) - square) / 2;
+  return {sign_bit(a.re) ? -re : re, im};
+}
+
+// The order of complex numbers is that of their parts, real first; NaN goes before all.
+template <class T> __device__ inline bool has_nan(Complex<T> a) {
+  return is_nan(a.re) || is_nan(a.im);
+}
+template <class T> __device__ inline bool not_below(Complex<T> a, Complex<T> b) {
+  return a.re > b.re || (a.re == b.re && a.im >= b.im);
+}
+template <class T> __device__ inline Complex<T> maximum(Complex<T> a, Complex<T> b) {
+  return has_nan(a) || (!has_nan(b) && not_below(a, b)) ? a : b;
+}
+template <class T> __device__ inline Complex<T> minimum(Complex<T> a, Complex<T> b) {
+  return has_nan(a) || (!has_nan(b) && not_below(b, a)) ? a : b;
+}
+
+// e to the i 2 pi `part` / `whole` and its conjugate, with 0 <= part < whole.
+template <class C> struct Turned;
+template <> struct Turned<c64> {
+  __device__ static c64 of(s64 part, s64 whole, int sign) {
+    f32 s, c;
+    ::sincospif(2.0f * (f32)part / (f32)whole, &s, &c);
+    return {c, sign * s};
+  }
+};
+template <> struct Turned<c128> {
+  __device__ static c128 of(s64 part, s64 whole, int sign) {
+    f64 s, c;
+    ::sincospi(2.0 * (f64)part / (f64)whole, &s, &c);
+    return {c, sign * s};
+  }
+};
+template <class C> __device__ inline C turned(s64 part, s64 whole, int sign) {
+  return Turned<C>::of(part, whole, sign);
 }
 
 template <class T> __device__ inline bool operator==(Complex<T> a, Complex<T> b) {

@@ -88,20 +88,39 @@ __device__ inline typename Compute<To>::type convert(From x) {
 }
 
 // One of the equal parts that the bits of `x` fall into, and an element joined from its parts.
-template <class To, class From>
+// `Bits` is the width of a part, and of an element below a byte.
+template <class To, class From, int Bits>
 __device__ inline typename Compute<To>::type part(typename Compute<From>::type x, int number) {
   From stored = Store<From>::of(x);
+  u64 word[2] = {};
+  memcpy(word, &stored, sizeof(From));
+  u64 bits = word[number * Bits / 64] >> (number * Bits % 64);
+  if (Bits < 8) bits &= (1u << (Bits < 8 ? Bits : 0)) - 1u;
   To found;
-  memcpy(&found, (const char*)&stored + number * sizeof(To), sizeof(To));
+  memcpy(&found, &bits, sizeof(To));
   return load(found);
 }
-template <class To, class From, class... Parts>
+template <class To, class From, int Bits, class... Parts>
 __device__ inline typename Compute<To>::type joined(Parts... parts) {
   From stored[] = {Store<From>::of(parts)...};
+  u64 word[2] = {};
+  for (int k = 0; k < (int)sizeof...(parts); ++k) {
+    u64 bits = 0;
+    memcpy(&bits, &stored[k], sizeof(From));
+    if (Bits < 8) bits &= (1u << (Bits < 8 ? Bits : 0)) - 1u;
+    word[k * Bits / 64] |= bits << (k * Bits % 64);
+  }
   To found;
-  static_assert(sizeof(stored) == sizeof(To), "joined needs all parts");
-  memcpy(&found, stored, sizeof(To));
+  memcpy(&found, word, sizeof(To));
   return load(found);
+}
+
+// Element `number` of an array constant, whose bits lie in words (two for the widest type).
+template <class T, class Word>
+__device__ inline typename Compute<T>::type constant(const Word* words, s64 number) {
+  T stored;
+  memcpy(&stored, (const char*)words + number * sizeof(T), sizeof(T));
+  return load(stored);
 }
 
 // bitcast-convert between elements of one width, given their storage types.

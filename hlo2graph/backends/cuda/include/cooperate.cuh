@@ -15,4 +15,17 @@ template <class T> __device__ inline T shuffle_down(T x, int delta) {
   return x;
 }
 
+// The sum over all threads of a block, in a fixed order; each of them gets it.
+template <int Threads, class T> __device__ inline T block_sum(T x) {
+  __shared__ T parts[Threads];
+  __syncthreads();
+  parts[threadIdx.x] = x;
+  __syncthreads();
+  for (int half = Threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+    __syncthreads();
+  }
+  return parts[0];
+}
+
 }  // namespace hlo

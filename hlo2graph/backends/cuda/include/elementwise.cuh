@@ -112,6 +112,24 @@ __device__ inline T count_leading_zeros(T a) {
   return (T)n;
 }
 
+// The same for the lowest `Bits` bits of a byte.
+template <int Bits, class T> __device__ inline u8 pattern(T a) {
+  return (u8)((u8)a & ((1u << Bits) - 1u));
+}
+template <int Bits, class T> __device__ inline T popcnt_within(T a) {
+  return (T)popcnt(pattern<Bits>(a));
+}
+template <int Bits, class T> __device__ inline T count_leading_zeros_within(T a) {
+  return (T)(count_leading_zeros(pattern<Bits>(a)) - (8 - Bits));
+}
+template <int Bits, class T> __device__ inline T shift_right_logical_within(T a, T b) {
+  return (T)shift_right_logical(pattern<Bits>(a), pattern<Bits>(b));
+}
+template <int Bits, class T> __device__ inline T shift_right_arithmetic_within(T a, T b) {
+  s8 high = (s8)(u8)(pattern<Bits>(a) << (8 - Bits));
+  return (T)(shift_right_arithmetic((s8)(high >> (8 - Bits)), (s8)pattern<Bits>(b)));
+}
+
 // ---- order ------------------------------------------------------------------------------------
 
 template <HLO_INTEGER(T)> __device__ inline T maximum(T a, T b) { return a > b ? a : b; }
@@ -129,9 +147,9 @@ template <class T> __device__ inline T clamp(T low, T x, T high) {
 }
 
 // A start index as dynamic-slice takes it: 0 to `last`, whatever its integer type.
-template <class T> __device__ inline int clamped_index(T start, int last) {
+template <class T, class I> __device__ inline I clamped_index(T start, I last) {
   if (start <= (T)0) return 0;
-  return (u64)start >= (u64)last ? last : (int)start;
+  return (u64)start >= (u64)last ? last : (I)start;
 }
 
 // compare(type=TOTALORDER): -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
@@ -208,26 +226,6 @@ template <HLO_INTEGER(T)> __device__ inline T power(T base, T exponent) {
     base = multiply(base, base);
   }
   return result;
-}
-
-// Keep `exponent` and `mantissa` bits of a float, ties to even; too large becomes infinite.
-template <int E, int M> __device__ inline f32 reduce_precision(f32 x) {
-  u32 b = bits_as<u32>(x), sign = b & 0x80000000u, magnitude = b & 0x7fffffffu;
-  if (magnitude >= 0x7f800000u) return magnitude > 0x7f800000u && M == 0 ? nan_like(x) : x;
-  if (M < 23) {
-    const int drop = 23 - M;
-    u32 last = (magnitude >> (drop ? drop : 1)) & 1u;
-    magnitude += (drop ? (1u << (drop - 1)) - 1u + (drop < 23 || M == 0 ? last : last) : 0u);
-    magnitude &= ~((1u << drop) - 1u);
-  }
-  if (E < 8) {
-    const u32 bias = (1u << (E - 1)) - 1u;
-    const u32 high = (127u + bias) << 23 | (0x7fffffu & ~((1u << (23 - (M < 23 ? M : 23))) - 1u));
-    const u32 low = (127u - bias + 1u) << 23;
-    if (magnitude > high) magnitude = 0x7f800000u;
-    if (magnitude < low) magnitude = 0;
-  }
-  return bits_as<f32>(sign | magnitude);
 }
 
 }  // namespace hlo

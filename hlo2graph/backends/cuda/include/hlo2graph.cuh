@@ -5,4 +5,7 @@
 #include "elementwise.cuh"
 #include "complex.cuh"
 #include "convert.cuh"
+#include "precision.cuh"
+#include "random.cuh"
 #include "cooperate.cuh"
+#include "sort.cuh"

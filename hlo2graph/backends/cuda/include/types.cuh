@@ -163,26 +163,34 @@ __device__ inline f32 decode_narrow(u8 bits) {
   return bits_as<f32>(sign | ((exponent + 127u - B) << 23) | (mantissa << (23 - M)));
 }
 
+// A NaN keeps its sign and payload, so that what only moves elements changes no bits.
+__device__ inline u16 nan_f16(f32 x) {
+  u32 b = bits_as<u32>(x), payload = (b >> 13) & 0x3ffu;
+  return (u16)((b >> 16 & 0x8000u) | 0x7c00u | (payload ? payload : 1u));
+}
+
 __device__ inline u16 encode_f16(f32 x) {
 #ifdef __CUDA_ARCH__
+  if (x != x) return nan_f16(x);
   u16 h;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
   return h;
 #else
+  if (x != x) return nan_f16(x);
   u32 b = bits_as<u32>(x), magnitude = b & 0x7fffffffu, sign = (b >> 16) & 0x8000u;
-  if (magnitude > 0x7f800000u) return (u16)0x7fff;
   u32 rounded = magnitude == 0x7f800000u ? 0x7c00u : round_magnitude<10, 15>(magnitude);
   return (u16)(sign | (rounded > 0x7c00u ? 0x7c00u : rounded));
 #endif
 }
 
 __device__ inline f32 decode_f16(u16 h) {
+  u32 sign = (u32)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
 #ifdef __CUDA_ARCH__
+  if (exponent == 31 && mantissa) return bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
   f32 x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
   return x;
 #else
-  u32 sign = (u32)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
   if (exponent == 31) return bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent == 0) return bits_as<f32>(sign | bits_as<u32>((f32)mantissa * bits_as<f32>(0x33800000u)));
   return bits_as<f32>(sign | ((exponent + 112u) << 23) | (mantissa << 13));

@@ -1,0 +1,25 @@
+"""The forms by the names that the op table knows them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
+from hlo2graph.backends.cuda.forms.scatter import scatter_kernel
+from hlo2graph.backends.cuda.forms.solve import cholesky_kernel, solve_kernel
+from hlo2graph.backends.cuda.forms.sort import sort_kernel
+from hlo2graph.backends.cuda.forms.top import top_k_kernel
+from hlo2graph.backends.cuda.source import KernelSource
+
+OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
+    {
+        "batch-norm": batch_norm_kernel,
+        "cholesky": cholesky_kernel,
+        "scatter": scatter_kernel,
+        "sort": sort_kernel,
+        "topk": top_k_kernel,
+        "triangular-solve": solve_kernel,
+    }
+)

@@ -1,0 +1,71 @@
+"""Index arithmetic of a kernel: from an element's number to its index, from there to its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from hlo2graph.hlo import Shape
+from hlo2graph.ops.device import Expr, Index
+
+_NAME = re.compile(r"\bi\d+\b")
+_INDEX = re.compile(r" *const (?:int|long long) (i\d+) = ")
+
+
+class _Integers(Protocol):
+    def integer(self, expression: str) -> Expr: ...
+
+
+class Places:
+    """Where elements lie in memory, as C++ integers; declares locals through the emitter."""
+
+    def __init__(self, emitter: _Integers) -> None:
+        self._integer = emitter.integer
+        self._linear: dict[tuple[Index, tuple[int, ...], tuple[int, ...]], Expr] = {}
+
+    def offset(self, shape: Shape, index: Index) -> Expr:
+        """Return where the element at `index` lies in memory, in elements."""
+        known = self._linear.get((index, shape.dims, shape.minor_to_major))
+        if known is not None:
+            return known
+        terms, stride = [], 1
+        for dim in shape.minor_to_major:
+            if shape.dims[dim] > 1 and index[dim] != "0":
+                terms.append(index[dim] if stride == 1 else f"{index[dim]} * {stride}")
+            stride *= shape.dims[dim]
+        return " + ".join(reversed(terms)) or "0"
+
+    def element_at(self, linear: Expr, shape: Shape) -> Index:
+        """Return the index of element number `linear` in memory; arrays laid out alike use it."""
+        order = tuple(reversed(shape.minor_to_major))
+        stored = self.split(linear, [shape.dims[d] for d in order])
+        place = dict(zip(order, stored, strict=True))
+        index = tuple(place[d] for d in range(shape.rank))
+        self._linear[index, shape.dims, shape.minor_to_major] = linear
+        return index
+
+    def split(self, linear: Expr, dims: Sequence[int]) -> Index:
+        """Return the row-major index of element number `linear` of an array of `dims`."""
+        index: list[Expr] = ["0"] * len(dims)
+        stride, rest = 1, linear
+        live = [d for d, n in enumerate(dims) if n != 1]
+        for place, dim in enumerate(reversed(live)):
+            over = linear if stride == 1 else f"{linear} / {stride}"
+            last = place == len(live) - 1
+            rest = over if last else f"{over} % {dims[dim]}"
+            index[dim] = linear if rest == linear else self._integer(rest)
+            stride *= dims[dim]
+        return tuple(index)
+
+    def needed(self, lines: Sequence[str]) -> list[str]:
+        """Return the lines without the index locals that nothing uses."""
+        found: list[str] = []
+        used: set[str] = set()
+        for line in reversed(lines):  # a local is declared before it is used
+            declared = _INDEX.match(line)
+            if declared and declared.group(1) not in used:
+                continue
+            used.update(_NAME.findall(line.partition(" = ")[2] if declared else line))
+            found.append(line)
+        return found[::-1]

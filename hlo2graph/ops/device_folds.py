@@ -1,0 +1,149 @@
+"""Device rules that loop: folding a region along dimensions or over windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from hlo2graph.hlo import DTYPES, Instruction, Shape, Window, WindowDim
+from hlo2graph.ops.device import Element, Expr, Index
+from hlo2graph.ops.expect import integers, written
+
+
+def reduce(element: Element, instr: Instruction, index: Index) -> tuple[Expr, ...]:
+    """Fold the region along the reduced dimensions, in row-major order."""
+    count = len(instr.operands) // 2
+    shape, dims = element.shape(0), sorted(integers(instr, "dimensions"))
+    totals = _running(element, instr, count)
+    with loops(element, [shape.dims[d] for d in dims]) as steps:
+        inner = iter(index)
+        along = dict(zip(dims, steps, strict=True))
+        source = tuple(along[d] if d in along else next(inner) for d in range(shape.rank))
+        values = [element.operand(k, source) for k in range(count)]
+        _fold(element, instr, totals, values)
+    return tuple(totals)
+
+
+def reduce_window(element: Element, instr: Instruction, index: Index) -> tuple[Expr, ...]:
+    """Fold the region over the window's elements that lie inside the operand."""
+    count = len(instr.operands) // 2
+    shape, window = element.shape(0), window_dims(instr)
+    totals = _running(element, instr, count)
+    with loops(element, [w.size for w in window]) as steps:
+        places, tests = window_places(element, index, steps, window, shape.dims)
+        with element.block(f"if ({' && '.join(tests) or 'true'})"):
+            values = [element.operand(k, places) for k in range(count)]
+            _fold(element, instr, totals, values)
+    return tuple(totals)
+
+
+def select_and_scatter(element: Element, instr: Instruction, index: Index) -> Expr:
+    """Fold in, in their order, the sources of all windows whose chosen element this one is."""
+    operand, source, window = element.shape(0), element.shape(1), window_dims(instr)
+    total = element.variable(written(instr).dtype, element.operand(2))
+    with loops(element, [w.size for w in window]) as steps:
+        at, tests = [], []
+        for i, step, w, count in zip(index, steps, window, source.dims, strict=True):
+            tap = f"({w.size - 1} - {step})"  # the first window is where this is the last tap
+            moved = element.integer(
+                f"{i} * {w.lhs_dilate} + ({w.pad_low}) - {tap} * {w.rhs_dilate}"
+            )
+            place = moved if w.stride == 1 else element.integer(f"{moved} / {w.stride}")
+            tests += [f"{moved} >= 0", f"{place} < {count}"]
+            tests += [f"{moved} % {w.stride} == 0"] if w.stride > 1 else []
+            at.append(place)
+        with element.block(f"if ({' && '.join(tests) or 'true'})"):
+            chosen = _chosen(element, instr, at, operand)
+            here = " && ".join(f"{c} == {i}" for c, i in zip(chosen, index, strict=True))
+            with element.block(f"if ({here or 'true'})"):
+                value = element.operand(1, tuple(at))
+                (found,) = element.call(str(instr.attrs["scatter"]), (total, value))
+                element.line(f"{total} = {found};")
+    return total
+
+
+def _chosen(element: Element, instr: Instruction, at: Sequence[Expr], operand: Shape) -> list[Expr]:
+    """Return the index of the element that the window at `at` selects; -1 where it has none."""
+    window = window_dims(instr)
+    counter = DTYPES["s64"]
+    best = element.variable(operand.dtype, "{}")
+    chosen = [element.variable(counter, "-1") for _ in window]
+    any_yet = element.variable(DTYPES["pred"], "false")
+    with loops(element, [w.size for w in window]) as steps:
+        places, tests = window_places(element, at, steps, window, operand.dims)
+        with element.block(f"if ({' && '.join(tests) or 'true'})"):
+            value = element.operand(0, places)
+            (keep,) = element.call(str(instr.attrs["select"]), (best, value))
+            with element.block(f"if (!{any_yet} || !{keep})"):
+                element.line(f"{best} = {value};")
+                element.line(f"{any_yet} = true;")
+                for name, place in zip(chosen, places, strict=True):
+                    element.line(f"{name} = {place};")
+    return chosen
+
+
+def _running(element: Element, instr: Instruction, count: int) -> list[Expr]:
+    """Declare the running results, from the init values."""
+    leaves = tuple(instr.shape.leaves())
+    return [
+        element.variable(leaf.dtype, element.operand(count + k)) for k, leaf in enumerate(leaves)
+    ]
+
+
+def _fold(
+    element: Element, instr: Instruction, totals: Sequence[Expr], values: Sequence[Expr]
+) -> None:
+    found = element.call(str(instr.attrs["to_apply"]), (*totals, *values))
+    if len(totals) > 1:  # all results before any total changes
+        leaves = tuple(instr.shape.leaves())
+        found = tuple(element.bind(s.dtype, f) for s, f in zip(leaves, found, strict=True))
+    for total, value in zip(totals, found, strict=True):
+        element.line(f"{total} = {value};")
+
+
+def window_dims(instr: Instruction) -> tuple[WindowDim, ...]:
+    """Return the dimensions of the attribute `window`; none where it is not written."""
+    held = instr.attrs.get("window")
+    return held.dims if isinstance(held, Window) else ()
+
+
+def window_places(
+    element: Element,
+    index: Sequence[Expr],
+    steps: Sequence[Expr],
+    window: Sequence[WindowDim],
+    sizes: Sequence[int],
+) -> tuple[Index, list[str]]:
+    """Return where each window element lies in the operand, and the tests that it lies inside."""
+    places, tests = [], []
+    for i, step, w, size in zip(index, steps, window, sizes, strict=True):
+        moved = f"{i} * {w.stride} + {step} * {w.rhs_dilate} - ({w.pad_low})"
+        place = element.integer(moved)
+        if w.lhs_dilate > 1:
+            tests.append(f"{place} % {w.lhs_dilate} == 0")
+            tests.append(f"{place} >= 0")
+            place = element.integer(f"{place} / {w.lhs_dilate}")
+        else:
+            tests.append(f"{place} >= 0")
+        tests.append(f"{place} < {size}")
+        places.append(place)
+    return tuple(places), tests
+
+
+class loops(ExitStack):
+    """Nested counting loops; entering yields their counters."""
+
+    def __init__(self, element: Element, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self._element, self._sizes = element, sizes
+
+    def __enter__(self) -> list[Expr]:  # type: ignore[override]
+        super().__enter__()
+        steps = []
+        for size in self._sizes:
+            name = self._element.fresh("n")
+            kind = "int" if size < 2**31 else "long long"
+            head = f"for ({kind} {name} = 0; {name} < {size}; ++{name})"
+            self.enter_context(self._element.block(head))
+            steps.append(name)
+        return steps
