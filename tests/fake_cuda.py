@@ -165,7 +165,10 @@ class FakeDriver:
         ctypes.memmove(int(target), int(source), size)
         return (OK,)
 
-    cuMemcpyDtoH = cuMemcpyDtoD = cuMemcpyHtoD
+    cuMemcpyDtoH = cuMemcpyHtoD
+
+    def cuMemcpyHtoDAsync(self, target, source, size, stream):
+        return self.cuMemcpyHtoD(target, source, size)
 
     def cuMemcpyDtoDAsync(self, target, source, size, stream):
         return self.cuMemcpyHtoD(target, source, size)

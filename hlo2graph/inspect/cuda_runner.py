@@ -97,5 +97,6 @@ def _saved(executable: CudaExecutable, position: int) -> tuple[int, DeviceMemory
     own = executable.plan.inputs[position]
     address = executable.memory.address(own.slice)
     saved = DeviceMemory(own.slice.size, f"keeping a copy of {own.name}")
-    call(cuda.cuMemcpyDtoD, saved.address, address, own.slice.size)
-    return address, saved, own.slice.size
+    size = own.slice.size
+    call(cuda.cuMemcpyDtoDAsync, saved.address, address, size, executable.stream.handle)
+    return address, saved, size

@@ -87,8 +87,8 @@ class CudaExecutable:
         self.units, self.cached_units = len(units), sum(u.cached for u in units)
         with timed("load"):
             self._functions = Functions(units, {s.name: s for s in sources.values()})
-            self.memory = PlanMemory(plan.allocations, device.memory_bytes)
             self.stream = Stream()
+            self.memory = PlanMemory(plan.allocations, device.memory_bytes, self.stream)
             binder = Binder(self.memory, self._functions, sources, products=products.plans)
             self.serial_steps = binder.bind(plan.body)
             self.graph_body, self.unrolled = unrolled(plan.body, unrolling, plan.schedule)
@@ -162,7 +162,7 @@ class CudaExecutable:
 
     def poison(self) -> None:
         """Spoil every byte that only thunks write."""
-        self.memory.poison(self.stream)
+        self.memory.poison()
 
     def execute(self, mode: str) -> None:
         """Run over what the buffers hold, to the end: serial, chain or graph."""

@@ -109,15 +109,20 @@ class PinnedWord:
 
 
 class PlanMemory:
-    """The blocks of a plan's allocations; constants are uploaded at once."""
+    """The blocks of a plan's allocations; constants are uploaded at once.
 
-    def __init__(self, allocations: Sequence[Allocation], available: int) -> None:
+    Everything is written on `stream`, whose later work finds it there: a copy from pageable memory
+    returns before it has arrived.
+    """
+
+    def __init__(self, allocations: Sequence[Allocation], available: int, stream: Stream) -> None:
         needed = sum(a.size for a in allocations)
         if needed > available:
             raise BackendError(
                 f"the program's buffers take {needed:,} bytes; this GPU has {available:,}"
             )
         self.total = needed
+        self._stream = stream
         self.blocks = tuple(
             DeviceMemory(a.size, f"allocating {a.size:,} bytes for {a.kind} {a.owner}".rstrip())
             for a in allocations
@@ -133,16 +138,18 @@ class PlanMemory:
         """Return the device address of a slice."""
         return self.blocks[part.allocation].address + part.offset
 
-    def poison(self, stream: Stream) -> None:
+    def poison(self) -> None:
         """Spoil every byte that only thunks write, so that a read before its write shows."""
+        stream = self._stream.handle
         for block in self._written:
-            call(cuda.cuMemsetD32Async, block.address, POISON, block.size // WORD, stream.handle)
+            call(cuda.cuMemsetD32Async, block.address, POISON, block.size // WORD, stream)
 
     def write(self, part: Slice, shape: Shape, array: Array) -> None:
         """Copy `array` to a slice, laid out as `shape` says."""
         if shape.elements:
             laid_out = in_memory_order(array, shape)
-            call(cuda.cuMemcpyHtoD, self.address(part), laid_out.ctypes.data, laid_out.nbytes)
+            source, size = laid_out.ctypes.data, laid_out.nbytes
+            call(cuda.cuMemcpyHtoDAsync, self.address(part), source, size, self._stream.handle)
 
     def read(self, part: Slice, shape: Shape) -> Array:
         """Return a copy of what a slice holds."""
