@@ -21,7 +21,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SAMPLES = REPOSITORY / "samples"
-FUSIONS = ("default", "none")
+CASES = (("default", "default"), ("default", "highest"), ("none", "highest"))  # fuse, precision
 NO_BACKEND = 3
 
 
@@ -63,6 +63,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tests", action="store_true", help="run this folder's pytest first")
     parser.add_argument("--one", choices=("check", "time"), help=argparse.SUPPRESS)
     parser.add_argument("--fuse", default="default", help=argparse.SUPPRESS)
+    parser.add_argument("--precision", default="default", help=argparse.SUPPRESS)
     parser.add_argument("--unroll", default="auto", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -100,16 +101,21 @@ def unit_tests() -> bool:
 
 
 def correctness(paths: list[Path], given: argparse.Namespace) -> int:
-    """Check every program in every fusion; return how many went wrong."""
-    cases = [(path, fuse) for path in paths for fuse in FUSIONS]
+    """Check every program in every case; return how many went wrong."""
+    cases = [(path, fuse, precision) for path in paths for fuse, precision in CASES]
+
+    def checked(case: tuple[Path, str, str]) -> dict:
+        return alone("check", case[0], given, fuse=case[1], precision=case[2])
+
     with ThreadPoolExecutor(given.jobs) as pool:
-        found = list(pool.map(lambda c: alone("check", c[0], given, fuse=c[1]), cases))
+        found = list(pool.map(checked, cases))
     counts: dict[str, int] = {}
     for result in found:
         counts[result["status"]] = counts.get(result["status"], 0) + 1
         if result["status"] != "ok":
             print(
-                f"  {result['program']:32} {result['fuse']:8} {result['status']}: "
+                f"  {result['program']:32} {result['fuse']:8}{result['precision']:8} "
+                f"{result['status']}: "
                 f"{result.get('why', '')[:300]}"
             )
     print(f"correctness: {counts}", flush=True)
@@ -155,7 +161,7 @@ def us(seconds: float) -> str:
 
 def alone(kind: str, path: Path, given: argparse.Namespace, **flags: str) -> dict:
     """Do one thing to one program in a process of its own."""
-    base = {"program": path.stem, "fuse": flags.get("fuse"), "unroll": flags.get("unroll", "auto")}
+    base = {"program": path.stem, "unroll": "auto", "precision": "default", **flags}
     options = [f"--{name}={value}" for name, value in flags.items()]
     command = [sys.executable, "-m", "tests.gpu.suite", str(path), "--one", kind, *options]
     command.append(f"--duration={given.duration}")
@@ -193,7 +199,12 @@ def one(given: argparse.Namespace) -> dict:
     try:
         program = hlo2graph.parse(path.read_text(), path.name)
         executable = hlo2graph.compile(
-            program, "cuda", fuse=given.fuse, unroll_loops=given.unroll, elided="zeros"
+            program,
+            "cuda",
+            given.precision,
+            fuse=given.fuse,
+            unroll_loops=given.unroll,
+            elided="zeros",
         )
         work = check if given.one == "check" else measured
         return work(program, path, executable, given)
@@ -262,7 +273,8 @@ def differences(program, executable, results, want, against: str) -> list[str]:
     rows = zip(executable.plan.outputs, results, want, pinned_results(program), strict=True)
     for bound, got, expected, is_pinned in rows:
         if is_pinned:
-            tolerance = scaled(tolerance_for(bound.shape.dtype), expected)
+            tolerance = tolerance_for(bound.shape.dtype, tf32=executable.tf32)
+            tolerance = scaled(tolerance, expected)
             comparison = compare(got, expected, tolerance, bound.name)
             if not comparison.ok:
                 found.append(f"not {against}: {comparison}")
@@ -323,7 +335,18 @@ def measured(program, path: Path, executable, given: argparse.Namespace) -> dict
         "unrolled": executable.unrolled,
         "stages": stages,
         "verdict": cuda_verdict(found, built, stats.width),
+        "profile": profiled(executable, args),
     }
+
+
+def profiled(executable, args) -> dict:
+    """Return when each node ran; a profile that fails spoils no timing."""
+    from hlo2graph.inspect.profile import profile, profile_json
+
+    try:
+        return profile_json(profile(executable, args))
+    except Exception:
+        return {"why": traceback.format_exc(limit=-4)}
 
 
 def call_cost(executable, args, calls: int = 200) -> dict:
