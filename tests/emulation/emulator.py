@@ -20,7 +20,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.backends.host.arena import Arena
 from hlo2graph.backends.host.steps import Computing, load
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.thunks import Kernel
+from hlo2graph.program.thunks import Kernel, Library
 
 FOLDER = Path(__file__).parent
 CACHE = Path(tempfile.gettempdir()) / f"hlo2graph-emulation-{os.getuid()}"
@@ -41,7 +41,7 @@ class EmulatedExecutable(HostExecutable):
         self._block = load(plan.body, self._arena, self._step)
 
     def _step(self, thunk: Computing):
-        assert isinstance(thunk, Kernel), f"{thunk.name} is no kernel"
+        assert isinstance(thunk, Kernel | Library), f"{thunk.name} is no kernel"
         addresses = [_address(self._arena, part) for part in (*thunk.reads, *thunk.writes)]
         return self._library.launcher(key_of(thunk), addresses)
 
