@@ -1,10 +1,12 @@
 """Everything that only a GPU can show, in one go: correctness, timings, what a call costs.
 
     python -m tests.gpu.suite [DIR...] --out DIR [--time FILE...] [--jobs N] [--seconds S]
+    python -m tests.gpu.suite [DIR...] --out DIR --sanitizer memcheck|initcheck|racecheck
 
 Each DIR holds NAME.hlo files, for each perhaps a NAME.npz of arg0.. and out0.. Every program runs
 in a process of its own, so that a crash, a hang or a broken context is one failure. --out gets
-correctness.json, timings.json and environment.json. Exits with 1 if a check fails, with 3 where
+correctness.json, timings.json and environment.json; with --sanitizer, every program runs once under
+that tool of compute-sanitizer instead, into TOOL.json. Exits with 1 if a check fails, with 3 where
 there is no GPU.
 """
 
@@ -12,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -41,6 +45,8 @@ def main() -> int:
     failed = given.tests and unit_tests()
     folders = given.folders or [SAMPLES]
     paths = [p for folder in folders for p in sorted(folder.glob("*.hlo"))]
+    if given.sanitizer:
+        return sanitized(paths, given)
     bad = correctness(paths, given)
     if given.time is None:
         timed = [p for p in paths if p.with_suffix(".npz").exists()] or paths
@@ -61,7 +67,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120, help="for one program")
     parser.add_argument("--duration", type=float, default=1.0, help="seconds to time a program for")
     parser.add_argument("--tests", action="store_true", help="run this folder's pytest first")
-    parser.add_argument("--one", choices=("check", "time"), help=argparse.SUPPRESS)
+    parser.add_argument("--sanitizer", choices=("memcheck", "initcheck", "racecheck"))
+    parser.add_argument("--one", choices=("check", "time", "plain"), help=argparse.SUPPRESS)
     parser.add_argument("--fuse", default="default", help=argparse.SUPPRESS)
     parser.add_argument("--precision", default="default", help=argparse.SUPPRESS)
     parser.add_argument("--unroll", default="auto", help=argparse.SUPPRESS)
@@ -123,6 +130,28 @@ def correctness(paths: list[Path], given: argparse.Namespace) -> int:
     return sum(r["status"] not in ("ok", "refused") for r in found)
 
 
+def sanitized(paths: list[Path], given: argparse.Namespace) -> int:
+    """Run every program under one tool of compute-sanitizer; return the exit code."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not Path(tool).exists():
+        print("compute-sanitizer is not there: it comes with the CUDA toolkit", file=sys.stderr)
+        return NO_BACKEND
+    prefix = [tool, "--tool", given.sanitizer, "--error-exitcode", "9"]
+
+    def run(path: Path) -> dict:
+        return alone("plain", path, given, prefix=prefix, fuse="none", precision="highest")
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        found = list(pool.map(run, paths))
+    for result in found:
+        if result["status"] != "ok":
+            print(f"  {result['program']:32} {result['status']}: {result.get('why', '')[-300:]}")
+    clean = sum(r["status"] == "ok" for r in found)
+    print(f"{given.sanitizer}: {clean} of {len(found)} clean")
+    write(given.out / f"{given.sanitizer}.json", found)
+    return int(any(r["status"] not in ("ok", "refused") for r in found))
+
+
 def timings(paths: list[Path], given: argparse.Namespace) -> None:
     """Time every program, one at a time."""
     found = []
@@ -159,11 +188,14 @@ def us(seconds: float) -> str:
     return f"{seconds * 1e6:8.1f}"
 
 
-def alone(kind: str, path: Path, given: argparse.Namespace, **flags: str) -> dict:
+def alone(
+    kind: str, path: Path, given: argparse.Namespace, prefix: Sequence[str] = (), **flags: str
+) -> dict:
     """Do one thing to one program in a process of its own."""
     base = {"program": path.stem, "unroll": "auto", "precision": "default", **flags}
     options = [f"--{name}={value}" for name, value in flags.items()]
-    command = [sys.executable, "-m", "tests.gpu.suite", str(path), "--one", kind, *options]
+    inner = [sys.executable, "-m", "tests.gpu.suite", str(path), "--one", kind]
+    command = [*prefix, *inner, *options]
     command.append(f"--duration={given.duration}")
     try:
         done = subprocess.run(
@@ -176,11 +208,11 @@ def alone(kind: str, path: Path, given: argparse.Namespace, **flags: str) -> dic
         )
     except subprocess.TimeoutExpired:
         return {**base, "status": "hang", "why": f"over {given.seconds:g} s"}
-    try:
-        return {**base, **json.loads(done.stdout.splitlines()[-1])}
-    except (json.JSONDecodeError, IndexError):
-        why = (done.stderr or done.stdout)[-2000:]
-        return {**base, "status": "crashed", "why": f"exit code {done.returncode}: {why}"}
+    answers = [text for text in done.stdout.splitlines() if text.startswith("{")]
+    if answers and not done.returncode:
+        return {**base, **json.loads(answers[-1])}
+    why = (done.stderr + done.stdout)[-2000:]
+    return {**base, "status": "crashed", "why": f"exit code {done.returncode}: {why}"}
 
 
 def write(path: Path, content: object) -> None:
@@ -206,7 +238,7 @@ def one(given: argparse.Namespace) -> dict:
             unroll_loops=given.unroll,
             elided="zeros",
         )
-        work = check if given.one == "check" else measured
+        work = {"check": check, "time": measured, "plain": plain}[given.one]
         return work(program, path, executable, given)
     except UnsupportedError as error:
         return {"status": "refused", "why": str(error)}
@@ -239,6 +271,16 @@ def check(program, path: Path, executable, given: argparse.Namespace) -> dict:
         "stages": dict(executable.stages),
         "notes": executable.notes,
     }
+
+
+def plain(program, path: Path, executable, given: argparse.Namespace) -> dict:
+    """Run once on the serial stream and once as a graph; nothing is poisoned."""
+    args, _, _ = reference(program, path, executable)
+    for mode in ("serial", "graph"):
+        executable.write_inputs(args)
+        executable.execute(mode)
+    executable.read_outputs()
+    return {"status": "ok"}
 
 
 def reference(program, path: Path, executable) -> tuple[list, list, str]:
