@@ -13,8 +13,8 @@ def dot_text(
     """Return a module of one dot.
 
     lhs and rhs name their dimensions in order, `bmk` and `bkn` in any; layouts give, for lhs, rhs
-    and result, the dimensions from major to minor. Without `b` there is no batch. `out` is the result's
-    element type where it differs.
+    and result, the dimensions from major to minor. Without `b` there is no batch. `out` is the
+    result's element type where it differs.
     """
     size = SIZES | sizes
     kept = "".join(c for c in "bmn" if c in lhs + rhs)
