@@ -16,6 +16,7 @@ from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.memory import DeviceMemory, Event
 from hlo2graph.backends.cuda.serial import Gate
+from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.timing import Mode, Sample
 
 SERIAL, CHAIN, GRAPH = "serial", "chain", "graph"
@@ -38,8 +39,8 @@ class CudaRunner:
         self._cold = DeviceMemory(cold, "allocating memory to cool the cache") if cold else None
         self.modes = (
             Mode(SERIAL, "each thunk enqueued in program order"),
-            Mode(CHAIN, "a graph in program order"),
-            Mode(GRAPH, "a graph along the DAG"),
+            Mode(CHAIN, f"a graph in program order, {plural(executable.chain.nodes, 'node')}"),
+            Mode(GRAPH, f"a graph along the DAG, {plural(executable.graph.edges, 'edge')}"),
         )
 
     def prepare(self, mode: Mode) -> None:  # noqa: ARG002  # all modes start alike

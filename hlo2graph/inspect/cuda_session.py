@@ -9,6 +9,7 @@ from hlo2graph.hlo import Module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.cuda_runner import CudaRunner
 from hlo2graph.inspect.device_check import check_device, poisoned_run
+from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.profile import profile
 from hlo2graph.inspect.report import RunReport, Stage
 from hlo2graph.inspect.self_check import Check
@@ -19,6 +20,7 @@ from hlo2graph.inspect.verdict import cuda_verdict
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.stats import plan_stats
 
+NOTICED = 1e-3  # seconds from which a stage of loading is listed
 GRAPH_STAGES = ("build", "instantiate", "upload")
 
 
@@ -46,7 +48,7 @@ def run_cuda_session(
         seed=None if inputs_given else wishes.seed,
         results=tuple(summarise_result(b.name, b.shape, array) for b, array in named),
         checks=checks,
-        stages=(*stages, *(Stage(name, seconds) for name, seconds in executable.stages)),
+        stages=(*stages, *_stages(executable)),
         timings=timings,
         settings=(
             *settings,
@@ -60,6 +62,17 @@ def run_cuda_session(
         profile=profile(executable, args) if wishes.profile else None,
     )
     return report, results
+
+
+def _stages(executable: CudaExecutable) -> tuple[Stage, ...]:
+    """Return what took a while, and how many kernels there were to compile."""
+    cached = ", cached" if executable.cached_units == executable.units else ""
+    named = {"compile kernels": f"compile {plural(executable.kernels, 'kernel')}{cached}"}
+    return tuple(
+        Stage(named.get(name, name), seconds)
+        for name, seconds in executable.stages
+        if seconds >= NOTICED or name in (*GRAPH_STAGES, *named)
+    )
 
 
 def _timings(executable: CudaExecutable, args: Sequence[Array], wishes: Wishes) -> Timings | None:
