@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, TypedDict
+from operator import index
+from typing import SupportsIndex, TypeAlias, TypedDict
 
 from hlo2graph.errors import InputError
 
@@ -29,8 +30,8 @@ class PlanOptions(TypedDict, total=False):
     schedule: concurrent (edges are the data's hazards) or serialize (each thunk waits for the
         one before).
     memory_budget: bytes that the arena should fit into, at the price of reuse edges.
-    max_buffer_reuse: how many values may take over bytes in use at the price of an edge: 0 none,
-        -1 any number.
+    max_buffer_reuse: how often the same bytes may go to another value early, at the price of
+        reuse edges: 0 never, -1 any number of times.
     """
 
     target: str
@@ -55,10 +56,10 @@ class Options:
         check_choice("schedule", self.schedule, SCHEDULES)
         if self.fuse is not None:
             check_choice("fuse", self.fuse, FUSE)
-        if self.max_buffer_reuse < -1:
-            raise InputError(f"max_buffer_reuse is -1, 0 or more, not {self.max_buffer_reuse}")
-        if self.memory_budget is not None and self.memory_budget < 0:
-            raise InputError(f"memory_budget is a number of bytes, not {self.memory_budget}")
+        if not _is_count(self.max_buffer_reuse, -1):
+            raise InputError(f"max_buffer_reuse is -1, 0 or more, not {self.max_buffer_reuse!r}")
+        if self.memory_budget is not None and not _is_count(self.memory_budget, 0):
+            raise InputError(f"memory_budget is a number of bytes, not {self.memory_budget!r}")
 
     @property
     def machine(self) -> str:
@@ -69,6 +70,10 @@ class Options:
     def fusion(self) -> str:
         """The fusion asked for, or what the target takes by itself."""
         return self.fuse or ("none" if self.machine == "host" else "default")
+
+
+def _is_count(given: object, least: int) -> bool:
+    return isinstance(given, SupportsIndex) and index(given) >= least
 
 
 def check_choice(option: str, given: str, allowed: tuple[str, ...]) -> None:

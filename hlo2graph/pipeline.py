@@ -54,6 +54,7 @@ def parse(text: str, filename: str = "<string>", verify: bool = True) -> Module:
     Raises HloError, with the place in the text, where it is no HLO, or (with `verify`) no legal
     HLO; also for StableHLO and for several modules in one text.
     """
+    _check_type(text, str)
     module = parse_text(text, filename)
     return verify_module(module) if verify else module
 
@@ -67,9 +68,13 @@ def plan(
 ) -> Plan:
     """Return thunks, slices and edges for an HLO module, given as such or as text.
 
+    observe: called with the name and text of each stage.
+    options: the commands' planning flags: target, fuse, schedule, memory_budget (in bytes) and
+        max_buffer_reuse; see PlanOptions.
     Thunk-sequence text, and a Plan, are planned already; no planning option applies to them.
     Raises HloError.
     """
+    _check_type(program, Module, Plan, str)
     if isinstance(program, Plan) or (isinstance(program, str) and is_thunk_sequence(program)):
         return _planned_before(program, filename, observe, options)
     chosen = Options(**options)
@@ -127,6 +132,7 @@ def compile(
         such a program.
     unroll_loops: which loops of a known trip count a cuda graph holds round by round: auto (short
         ones), never, or those of at most so many rounds.
+    observe, options: as for `plan`.
     Raises HloError, or BackendError where the backend is not there.
     """
     check_choice("backend", backend, BACKENDS)
@@ -176,6 +182,16 @@ def cuda_target() -> str:
     if not fitting:
         raise BackendError(f"this GPU is {arch}; kernels are for sm_80 and newer")
     return max(fitting, key=_number)
+
+
+def _check_type(given: object, *wanted: type) -> None:
+    """Raise InputError unless `given` is of a type that a program can have."""
+    if not isinstance(given, wanted):
+        names = " or a ".join(["HLO text", *(t.__name__ for t in wanted if t is not str)])
+        raise InputError(
+            f"a program is {names}, not {type(given).__name__}; in JAX, "
+            "lowered.as_text('hlo') and compiled.as_text() give HLO text"
+        )
 
 
 def _number(target: str) -> int:

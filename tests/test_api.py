@@ -53,6 +53,27 @@ def test_errors_name_the_file_and_the_place():
     assert isinstance(caught.value, ParseError)
 
 
+@pytest.mark.parametrize("given", [None, 42, b"HloModule m", object()])
+def test_what_is_no_program_is_named(given):
+    wanted = f"not {type(given).__name__}; in JAX, lowered"
+    for call in (h2g.parse, h2g.plan, h2g.compile):
+        with pytest.raises(InputError, match=wanted):
+            call(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory_budget": "64KiB"}, "memory_budget is a number of bytes, not '64KiB'"),
+        ({"memory_budget": -1}, "memory_budget is a number of bytes, not -1"),
+        ({"max_buffer_reuse": 1.5}, "max_buffer_reuse is -1, 0 or more, not 1.5"),
+    ],
+)
+def test_planning_options_that_are_no_counts(options, message):
+    with pytest.raises(InputError, match=message):
+        h2g.plan(ADD, **options)
+
+
 def test_verify_can_be_left_out():
     wrong = ADD.replace("y = f32[4]", "y = f32[5]")
     assert h2g.parse(wrong, verify=False).name == "add"

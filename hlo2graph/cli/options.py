@@ -64,8 +64,8 @@ _planning = (
         "--max-buffer-reuse",
         metavar="N",
         type=click.IntRange(min=-1),
-        help="How many buffers may be taken over early at the price of a `reuse` edge; "
-        "0 none, -1 any number.  [default: 0]",
+        help="How often the same bytes may go to another value early, at the price of `reuse` "
+        "edges; 0 never, -1 any number of times.  [default: 0]",
     ),
 )
 
