@@ -14,13 +14,13 @@ from plans import F32X4, counting_loop, plan_of, plans
 
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.inspect.dot import dot
-from hlo2graph.inspect.dot_labels import human_bytes, quoted, shortened
+from hlo2graph.inspect.dot_labels import quoted, shortened
 from hlo2graph.inspect.render import render
 from hlo2graph.program.thunks import Copy, Edge, Fill, Hazard, Kernel, Sequence, Slice
 
 GRAPH = """\
 digraph "test" {
-  graph [label="test\\n3 thunks, 2 edges (2 raw), width 2\\ncritical path 2 (bold), arena 1 KiB", \
+  graph [label="test\\n3 thunks, 2 edges (2 raw), width 2\\ncritical path 2 (bold), arena 1.02 kB", \
 labelloc=t, compound=true, fontname="Helvetica", fontsize=11];
   node [shape=box, style=filled, fontname="Helvetica", fontsize=10];
   edge [fontname="Helvetica", fontsize=8];
@@ -141,15 +141,6 @@ def test_quoting_and_lengths():
     assert quoted("a&lt;b & c\0\u2028\ud800") == '"a&amp;lt;b & c   "'
     assert shortened("x" * 60) == "x" * 60
     assert len(shortened("x" * 61)) == 59
-    assert [human_bytes(n) for n in (0, 1023, 1024, 1536, 1023 * 1024, 5 << 40, 1 << 60)] == [
-        "0 B",
-        "1023 B",
-        "1 KiB",
-        "1.5 KiB",
-        "1023 KiB",
-        "5 TiB",
-        "1048576 TiB",
-    ]
 
 
 NASTY = ['q"uote', "back\\", "a<b>{c|d}", "x" * 30_000, "&amp;", "é\U0001f600", "t0", "node", "\\N"]
@@ -221,4 +212,4 @@ def test_a_graph_that_graphviz_refuses():
 
 def test_fill_without_bytes_read():
     text = dot(plan_of(Sequence((Fill("z", b"\0", Slice(0, 0, 2048)),)), inputs=(("x", F32X4),)))
-    assert r'label="z\nfill 2 KiB with 00\n-> 0[0:2048]"' in text
+    assert r'label="z\nfill 2.05 kB with 00\n-> 0[0:2048]"' in text

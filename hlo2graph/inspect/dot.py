@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from hlo2graph.errors import InputError
 from hlo2graph.inspect.dot_find import find_sequence
-from hlo2graph.inspect.dot_labels import Labels, counted, human_bytes, quoted, shortened
+from hlo2graph.inspect.dot_labels import Labels, counted, quoted, shortened
+from hlo2graph.inspect.figures import bytes_text
 from hlo2graph.program.numbering import Numbered, number
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import critical_path, plan_stats
@@ -104,7 +105,7 @@ def _caption(plan: Plan, title: str) -> str:
     )
     return (
         f"{shortened(title)}\n{counts}, width {stats.width}\n"
-        f"critical path {stats.critical_path} (bold), arena {human_bytes(stats.arena_bytes)}"
+        f"critical path {stats.critical_path} (bold), arena {bytes_text(stats.arena_bytes)}"
     )
 
 
@@ -177,7 +178,7 @@ def _edges(view: _View, numbered: Numbered, level: int) -> Iterator[str]:
 def _edge(view: _View, numbered: Numbered, edge: Edge, level: int, critical: bool) -> str:
     src, dst = numbered.first + edge.src, numbered.first + edge.dst
     held = edge.slice
-    label = str(edge.hazard) if held is None else f"{edge.hazard} {human_bytes(held.size)}"
+    label = str(edge.hazard) if held is None else f"{edge.hazard} {bytes_text(held.size)}"
     tooltip = str(edge.hazard) if held is None else f"{edge.hazard} {held}"
     attributes = [f'label=" {label}"', f'tooltip="{tooltip}"', _STYLE[edge.hazard]]
     if critical:

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from hlo2graph.hlo import AnyShape, Computation
 from hlo2graph.hlo.metadata import op_name, source_line
+from hlo2graph.inspect.figures import bytes_text
 from hlo2graph.program.numbering import Numbered
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.text import kind_of
@@ -48,18 +49,6 @@ def shortened(text: str, longest: int = LONGEST_NAME) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
-def human_bytes(size: int) -> str:
-    """Return a size in bytes for people: `64 KiB`, `1.5 MiB`."""
-    if size < 1024:
-        return f"{size} B"
-    amount, unit = size / 1024, "KiB"
-    for larger in ("MiB", "GiB", "TiB"):
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
-
-
 def counted(count: int, noun: str) -> str:
     """Return `1 thunk`, `2 thunks`, `1,000 thunks`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
@@ -99,9 +88,9 @@ class Labels:
                 does, result = self._computation(thunk.computation)
                 return [f"{kind_of(thunk)}: {does}", result]
             case Copy():
-                return [f"copy {human_bytes(thunk.target.size)}"]
+                return [f"copy {bytes_text(thunk.target.size)}"]
             case Fill():
-                return [f"fill {human_bytes(thunk.target.size)} with {thunk.pattern.hex(' ')}"]
+                return [f"fill {bytes_text(thunk.target.size)} with {thunk.pattern.hex(' ')}"]
             case While():
                 times = "" if thunk.trip_count is None else f", {thunk.trip_count} times"
                 return [f"while{times}"]

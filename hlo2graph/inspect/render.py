@@ -15,7 +15,9 @@ def render(dot_text: str, format: str) -> bytes:
     BackendError where Graphviz is missing or fails.
     """
     if format not in FORMATS:
-        raise InputError(f"a graph can be drawn as {', '.join(FORMATS)}, not {format!r}")
+        raise InputError(
+            f"a graph is written as dot or drawn as {', '.join(FORMATS)}, not {format!r}"
+        )
     if dot_text.count("\n") > MOST_LINES:
         raise InputError(
             "Graphviz cannot draw so large a graph in reasonable time; draw a part (--limit 1000, "
