@@ -176,7 +176,17 @@ def test_observer_sees_the_stages_in_order():
     seen: list[str] = []
     h2g.plan(ADD, target="sm_90", observe=lambda name, text: seen.append(name) or text[0])
     assert seen == [
-        *("parse", "verify", "fuse", "lower", "drop_dead", "place_copies", "buffers", "plan")
+        *(
+            "parse",
+            "verify",
+            "fuse",
+            "lower",
+            "drop_dead",
+            "use_libraries",
+            "place_copies",
+            "buffers",
+            "plan",
+        )
     ]
 
 

@@ -61,7 +61,8 @@ def test_the_text_holds_every_part(report):
         "two_chains   host: NumPy · fuse none · concurrent · seed 3",
         "inputs   2, 64 B: x f32[8], y f32[8]",
         "1 to 1, mean 1",
-        "check    same bits as program order in 4 random orders",
+        "check    compared with no reference, only with itself",
+        "         same bits as program order in 4 random orders",
         "plan     4 thunks, 2 edges (2 raw), width 2, critical path 2",
         "built    parse 2.00 ms, plan 1.00 ms; together 3.00 ms",
         "latency p50",
@@ -110,6 +111,13 @@ def test_a_check_within_a_tolerance(report):
     found = replace(report, checks=(Check.of("XLA:CPU", (near,)),))
     line = "equal to XLA:CPU within 0.01 relative + 0.5 absolute (worst 0.001)"
     assert line in report_text(found)
+
+
+def test_a_report_without_a_reference_says_so(report):
+    alone = replace(report, checks=(Check("program order", 4, True, how="4 random orders"),))
+    text = report_text(alone)
+    assert "check    compared with no reference, only with itself\n" in text
+    assert "no reference" not in report_text(replace(report, checks=()))
 
 
 def test_long_lists_are_capped(report):
@@ -163,6 +171,18 @@ def test_results_in_one_line(values, shape, said):
 )
 def test_the_verdict(serial, graph, thunks, width, said):
     assert said in host_verdict(timings(serial, graph), thunks, width)[0]
+
+
+def test_what_is_saved_is_compared_within_rounds():
+    """A slow spell that meets all modes does not make the difference contradict the ratio."""
+    modes = (Mode("serial", ""), Mode("graph", ""))
+    spell = [1.0] * 11 + [10.0] * 10
+    late = [1.0] * 10 + [10.0] * 11
+    serial = [Sample(s) for s in spell]
+    graph = [Sample(s * 1.25) for s in spell[:10] + late[10:]]
+    found = host_verdict(summarise(modes, [serial, graph], (50.0,)), 8, 4)[0]
+    assert "takes 1.25 times as long" in found
+    assert "2.50 s more a run" in found  # where the medians are 11.5 s apart
 
 
 def test_one_round_decides_nothing():

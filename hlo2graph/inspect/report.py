@@ -74,7 +74,7 @@ def report_text(report: RunReport) -> str:
         [
             *_labelled("inputs", [_inputs(report.plan.inputs)]),
             *_labelled("results", _results(report.results)),
-            *_labelled("check", [_check(c) for c in report.checks]),
+            *_labelled("check", _checks(report.checks)),
             *_labelled("plan", _plan(report)),
             *_labelled("built", _stages(report.stages)),
         ],
@@ -132,6 +132,12 @@ def _results(results: Sequence[Summary]) -> list[str]:
         nans = sum(r.nans for r in rest)
         lines.append(f"and {len(rest)} more{f', with {nans:,} NaN' if nans else ''}")
     return lines
+
+
+def _checks(checks: Sequence[Check]) -> list[str]:
+    """Say what was found, and where there was nothing to compare with, that too."""
+    alone = bool(checks) and not any(c.comparisons for c in checks)
+    return [*["compared with no reference, only with itself"] * alone, *map(_check, checks)]
 
 
 def _check(check: Check) -> str:

@@ -14,7 +14,7 @@ def host_verdict(timings: Timings, thunks: int, width: int) -> tuple[str, ...]:
     """Say which of one thread and the pool is faster, by how much, and why."""
     serial, graph = timings["serial"], timings["graph"]
     ratio = timings.ratios[timings.modes.index(graph)]
-    compared = _comparison(ratio, serial, graph, timings.rounds)
+    compared = _comparison(ratio, timings.saved("graph"), timings.rounds)
     return (f"{compared} {_reason(ratio, serial, thunks, width)}", *doubts(timings))
 
 
@@ -27,18 +27,16 @@ def cuda_verdict(timings: Timings, built: float, width: int) -> tuple[str, ...]:
     ratio = timings.ratios[timings.modes.index(graph)]
     if timings.rounds < 2 or not (ratio.is_faster or ratio.is_slower):
         return (f"No difference that {timings.rounds} rounds can tell ({interval(ratio)}x).",)
-    return (
-        f"{_worth(ratio, serial, graph, built)} {_bound(serial)} {_overlap(chain, graph, width)}",
-    )
+    worth = _worth(ratio, timings.saved("graph"), built)
+    return (f"{worth} {_bound(serial)} {_overlap(chain, graph, width)}",)
 
 
-def _worth(ratio: Ratio, serial: ModeTiming, graph: ModeTiming, built: float) -> str:
+def _worth(ratio: Ratio, saved: float, built: float) -> str:
     if ratio.is_slower:
         return (
             f"The graph is slower: it takes {1 / ratio.value:.2f} times as long as the serial "
             f"stream ({1 / ratio.high:.2f} to {1 / ratio.low:.2f})."
         )
-    saved = serial.median - graph.median
     runs = ceil(built / saved) if saved > 0 else 0
     return (
         f"The graph is worth it: {ratio.value:.2f} times as fast as the serial stream "
@@ -85,8 +83,8 @@ def interval(ratio: Ratio) -> str:
     return f"{ratio.low:.2f} to {ratio.high:.2f}"
 
 
-def _comparison(ratio: Ratio, serial: ModeTiming, graph: ModeTiming, rounds: int) -> str:
-    apart = time_text(abs(serial.median - graph.median))
+def _comparison(ratio: Ratio, saved: float, rounds: int) -> str:
+    apart = time_text(abs(saved))
     if ratio.is_faster and rounds > 1:
         return (
             f"The pool is faster: {ratio.value:.2f} times as fast as one thread "
