@@ -1,0 +1,205 @@
+"""Questions that only a measurement answers: what a launch costs the host, and what would help.
+
+    python -m tests.gpu.experiments FILE... [--out DIR] [--duration S]
+
+For each program: what the driver takes to launch its graph, beside what a call takes; the same
+graph with its nodes on at most 1, 2, 4, 8, 16 lanes (nodes of a lane follow each other: more edges,
+fewer branches); and with node priorities by distance from the end. --out gets experiments.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.graph import GraphBuilder, GraphExec
+from hlo2graph.backends.cuda.memory import Event
+from hlo2graph.backends.cuda.serial import Gate
+from hlo2graph.backends.cuda.steps import StepSequence
+
+LANES = (1, 2, 4, 8, 16)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--duration", type=float, default=0.3)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    found = []
+    print(f"{'':42}  enqueue  device latency back to back  (us)")
+    for path in given.files:
+        for fuse in ("none", "default"):
+            try:
+                rows = examine(path, fuse, given.duration)
+            except Exception:
+                rows = [{"variant": "failed", "why": traceback.format_exc(limit=-4)}]
+                print(rows[0]["why"])
+            for row in rows:
+                if "enqueue" in row:
+                    figures = ("enqueue", "device", "latency", "back_to_back")
+                    cells = "".join(f"{row[k] * 1e6:9.1f}" for k in figures)
+                    print(f"{path.stem:22}{fuse:8}{row['variant']:12}{cells}", flush=True)
+            found.append({"program": path.stem, "fuse": fuse, "variants": rows})
+            (given.out / "experiments.json").write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+@dataclass
+class Variant:
+    """A graph to measure, by the name of what is special about it."""
+
+    name: str
+    exec: GraphExec
+    launch: object
+    samples: list
+
+
+def examine(path: Path, fuse: str, duration: float) -> list[dict]:
+    import hlo2graph
+    from tests.gpu.suite import reference
+
+    program = hlo2graph.parse(path.read_text(), path.name)
+    executable = hlo2graph.compile(program, "cuda", fuse=fuse, elided="zeros")
+    args, _, _ = reference(program, path, executable)
+    own = executable.put(*args)
+    steps = executable.graph_steps
+    variants = [made(executable, "as planned", steps)]
+    variants += [made(executable, f"{k} lanes", limited(steps, k)) for k in LANES]
+    variants.append(made(executable, "priorities", steps, prioritised=True))
+    stream = executable.stream
+    gate, begin, end = Gate(stream), Event(timed=True), Event(timed=True)
+    stop = time.perf_counter() + duration * len(variants)
+    while time.perf_counter() < stop:
+        for variant in variants:
+            variant.samples.append(sample(variant, stream, gate, begin, end))
+    rows = [
+        {
+            "variant": v.name,
+            **dict(zip(("enqueue", "device", "latency"), medians(v.samples), strict=True)),
+            "back_to_back": back_to_back(v.launch, stream),
+        }
+        for v in variants
+    ]
+    return [*rows, *call_costs(executable, own)]
+
+
+def made(executable, name: str, steps: StepSequence, *, prioritised: bool = False) -> Variant:
+    kind = Prioritising if prioritised else GraphBuilder
+    builder = kind(executable.device, executable._functions[builtin.NOTHING])
+    if prioritised:
+        builder.prioritise(steps)
+    graph = builder.build(steps)
+    exec_ = GraphExec(graph, builder.places, executable.device)
+    exec_.upload(executable.stream.handle)
+    executable.synchronize()
+    return Variant(name, exec_, exec_.launcher(executable.stream), [])
+
+
+def limited(sequence: StepSequence, lanes: int) -> StepSequence:
+    """Return the steps on at most `lanes` lanes; what is nested stays as it is."""
+    tails: list[int] = []
+    depth: list[int] = []
+    predecessors = []
+    for k, before in enumerate(sequence.predecessors):
+        follows = [lane for lane, tail in enumerate(tails) if tail in before]
+        if follows:
+            lane = max(follows, key=lambda at: depth[tails[at]])
+        elif len(tails) < lanes:
+            lane = len(tails)
+            tails.append(-1)
+        else:
+            lane = min(range(lanes), key=lambda at: depth[tails[at]])
+        after = set(before) | ({tails[lane]} if tails[lane] >= 0 else set())
+        depth.append(1 + max((depth[p] for p in after), default=0))
+        predecessors.append(tuple(sorted(after)))
+        tails[lane] = k
+    return StepSequence(sequence.steps, tuple(predecessors))
+
+
+class Prioritising(GraphBuilder):
+    """Gives each kernel node of the outermost sequence a priority by its distance from the end."""
+
+    def prioritise(self, steps: StepSequence) -> None:
+        height = [1] * len(steps.steps)
+        for k in reversed(range(len(height))):
+            for p in steps.predecessors[k]:
+                height[p] = max(height[p], height[k] + 1)
+        least, greatest = call(cuda.cuCtxGetStreamPriorityRange)
+        self.priority = {
+            id(step): least - round((least - greatest) * (up - 1) / max(1, max(height) - 1))
+            for step, up in zip(steps.steps, height, strict=True)
+        }
+
+    def _kernel(self, graph, step, after):
+        node = super()._kernel(graph, step, after)
+        if id(step) in self.priority:
+            value = cuda.CUkernelNodeAttrValue()
+            value.priority = self.priority[id(step)]
+            attribute = cuda.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY
+            call(cuda.cuGraphKernelNodeSetAttribute, node, attribute, value)
+        return node
+
+
+def sample(variant: Variant, stream, gate: Gate, begin: Event, end: Event) -> tuple:
+    start = time.perf_counter()
+    variant.launch()
+    enqueued = time.perf_counter()
+    stream.synchronize("")
+    done = time.perf_counter()
+    gate.close()
+    try:
+        begin.record(stream.handle)
+        variant.launch()
+        end.record(stream.handle)
+    finally:
+        gate.open()
+    stream.synchronize("")
+    return enqueued - start, end.since(begin), done - start
+
+
+def medians(samples: list) -> list[float]:
+    return [float(np.median(column)) for column in zip(*samples, strict=True)]
+
+
+def back_to_back(launch, stream, runs: int = 200) -> float:
+    start = time.perf_counter()
+    for _ in range(runs):
+        launch()
+    stream.synchronize("")
+    return (time.perf_counter() - start) / runs
+
+
+def call_costs(executable, own, calls: int = 300) -> list[dict]:
+    """Compare a call with the driver's own launch: host seconds, with the device idle before."""
+    rows, handle = [], executable.graph.exec.handle
+    for name, launch in (
+        ("the call", lambda: executable(*own)),
+        ("bound launch", executable.graph.launch),
+        ("cuda.bindings", lambda: cuda.cuGraphLaunch(handle, executable.stream.handle)),
+    ):
+        host = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            launch()
+            host.append(time.perf_counter() - start)
+            executable.synchronize()
+        rows.append({"variant": name, "host": float(np.median(host))})
+        print(f"  {name}: {rows[-1]['host'] * 1e6:.2f} us on the host")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
