@@ -7,6 +7,7 @@ Calls and nested fusions are walked through as if their instructions stood in th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from hlo2graph.backends.cuda.places import Places
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import ByLeaf, Expr, Index, NoDevice, OwnKernel, device_of
+from hlo2graph.ops.device import ByLeaf, Element, Expr, Index, NoDevice, OwnKernel, device_of
 
 MOST_LINES = 100_000  # of a kernel; what grows past them recomputes elements without bound
 
@@ -26,6 +27,8 @@ STRUCTURE = frozenset(
     | {"opt-barrier", "add-dependency", "domain"}
 )
 """What kernels hold of a program's structure: the emitter itself walks through it."""
+
+CALLS_EACH = 10
 
 _Key = tuple[int, str, Index, int]
 
@@ -50,6 +53,20 @@ class _Frame:
     arguments: tuple[Expr, ...] | None = None
     caller: _Frame | None = None
     site: Instruction | None = None
+
+
+@contextmanager
+def deep_walks(computation: Computation) -> Iterator[None]:
+    """Let walks go as deep as a computation is long.
+
+    Where an index changes on the way, rules call each other, about ten Python calls an instruction.
+    """
+    held = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(held, 1000 + CALLS_EACH * len(computation.instructions)))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(held)
 
 
 class ElementEmitter:
@@ -129,6 +146,16 @@ class ElementEmitter:
         result = self.leaves(called.root, ())
         self.leave()
         return result
+
+    def assume(self, name: str, index: Index, leaves: Sequence[Expr]) -> None:
+        """Take `leaves` for the element of an instruction at `index`, in this block."""
+        frame = self._frames[-1]
+        for number, leaf in enumerate(leaves):
+            self._scopes[-1].known[frame.id, name, index, number] = leaf
+
+    def operands_of(self, instr: Instruction) -> Element:
+        """Return the emitter as the rule of `instr`, of the innermost computation, sees it."""
+        return _Operands(self, self._frames[-1], instr)
 
     def leaves(self, name: str, index: Index) -> tuple[Expr, ...]:
         """Return the element at `index` of each array leaf of an instruction."""

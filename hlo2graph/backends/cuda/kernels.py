@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
-from hlo2graph.backends.cuda.forms import OWN_FORMS, Form, own_root
+from hlo2graph.backends.cuda.element import deep_walks
+from hlo2graph.backends.cuda.forms import OWN_FORMS, SHARED_FORMS, Form, form_for
+from hlo2graph.backends.cuda.forms.hero import hero_of
 from hlo2graph.backends.cuda.loop import loop_kernel
 from hlo2graph.backends.cuda.reduction import reduction_kernel, reduction_of
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name, signature_of
 from hlo2graph.hlo import Computation
-from hlo2graph.ops import OPS
-from hlo2graph.ops.device import OwnKernel, device_of
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Kernel, Library, Sequence, Slice, Thunk
 from hlo2graph.program.uses import nested
@@ -62,14 +62,17 @@ def kernel_source(
     """Return the kernel for one computation, in the form that fits its root."""
     computation = computations[key.computation]
     signature = signature_of(name, computation)
-    if own := own_root(computation):
-        device = device_of(OPS[own.opcode].device, own)
-        assert isinstance(device, OwnKernel)
-        form = Form(computation, computations, signature, own, key.inplace)
-        return OWN_FORMS[device.form](form)
-    if reduction := reduction_of(computation):
-        return reduction_kernel(reduction, computation, computations, signature)
-    return loop_kernel(computation, computations, signature)
+    with deep_walks(computation):
+        if own := form_for(computation, computations, signature, key.inplace):
+            return OWN_FORMS[own[0]](own[1])
+        if reduction := reduction_of(computation):
+            return reduction_kernel(reduction, computation, computations, signature)
+        for opcode, fits, write in SHARED_FORMS:
+            if hero := hero_of(computation, opcode):
+                form = Form(computation, computations, signature, hero, key.inplace)
+                if fits(form):
+                    return write(form)
+        return loop_kernel(computation, computations, signature, key.inplace)
 
 
 def walk(sequence: Sequence[Slice]) -> Iterator[Thunk[Slice]]:

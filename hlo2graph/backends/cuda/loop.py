@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import prod
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
-from hlo2graph.hlo import Computation, Shape
+from hlo2graph.hlo import Computation, Instruction, Shape
+from hlo2graph.ops.device_shaping import clamped
 
 THREADS = 256
 
 
 def loop_kernel(
-    computation: Computation, computations: Mapping[str, Computation], signature: Signature
+    computation: Computation,
+    computations: Mapping[str, Computation],
+    signature: Signature,
+    inplace: tuple[tuple[int, int], ...] = (),
 ) -> KernelSource:
     """Return the kernel that computes each result leaf of `computation` element by element.
 
-    Leaves of the same dimensions share one pass; others follow it, each in a pass of its own.
+    Leaves of the same dimensions share one pass; others follow it, each in a pass of its own. Of a
+    dynamic-update-slice in place, the pass is over the update only.
     """
     root = computation.result
     leaves = tuple(root.shape.leaves())
+    updates = dict(_updates(computation, inplace))
     passes: dict[tuple[int, ...], list[int]] = {}
     for number, leaf in enumerate(leaves):
-        passes.setdefault(leaf.dims, []).append(number)
-    most = max(leaf.elements for leaf in leaves)
+        if number not in updates:
+            passes.setdefault(leaf.dims, []).append(number)
+    counts = [prod(dims) for dims in passes]
+    counts += [_update_shape(computation, update).elements for update in updates.values()]
+    most = max(counts)
     emitter = ElementEmitter(computations, signature.index_type)
     wide = "" if emitter.index_type == "int" else f"({emitter.index_type})"
     position = f"{wide}blockIdx.x * {THREADS} + threadIdx.x"
@@ -33,6 +43,10 @@ def loop_kernel(
         count = Shape(leaves[numbers[0]].dtype, dims).elements
         with emitter.block(f"if (thread < {count})"):
             _elements(emitter, computation, leaves, numbers)
+    for number, update in updates.items():
+        shape = _update_shape(computation, update)
+        with emitter.block(f"if (thread < {shape.elements})"):
+            _update(emitter, computation, update, number, leaves[number])
     text = signature.declare(emitter.needed_lines(), THREADS)
     return KernelSource(signature.name, text, blocks_for(most, THREADS), THREADS)
 
@@ -50,3 +64,49 @@ def _elements(
         leaf = leaves[number]
         place = emitter.offset(leaf, index)
         emitter.line(f"r{number}[{place}] = hlo::Store<{storage_type(leaf.dtype)}>::of({value});")
+
+
+def _updates(
+    computation: Computation, inplace: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[int, Instruction]]:
+    """Yield the result leaves that are dynamic-update-slices of a parameter in the same bytes."""
+    root = computation.result
+    roots = [computation[name] for name in root.operands] if root.opcode == "tuple" else [root]
+    if any(not isinstance(instr.shape, Shape) for instr in roots):
+        return
+    for number, instr in enumerate(roots):
+        if instr.opcode != "dynamic-update-slice":
+            continue
+        source = computation[instr.operands[0]]
+        while source.opcode == "bitcast":
+            source = computation[source.operands[0]]
+        if source.opcode == "parameter" and (source.payload, number) in inplace:
+            yield number, instr
+
+
+def _update_shape(computation: Computation, update: Instruction) -> Shape:
+    shape = computation[update.operands[1]].shape
+    assert isinstance(shape, Shape)
+    return shape
+
+
+def _update(
+    emitter: ElementEmitter,
+    computation: Computation,
+    update: Instruction,
+    number: int,
+    result: Shape,
+) -> None:
+    """Compute one element of an update and store it where it belongs in the result."""
+    shape = _update_shape(computation, update)
+    index = emitter.element_at("thread", shape)
+    emitter.enter(computation)
+    starts = clamped(emitter.operands_of(update), 2, result, shape.dims)
+    value = emitter.leaf(update.operands[1], 0, index)
+    emitter.leave()
+    place = tuple(
+        i if start == "0" else emitter.integer(f"{start} + {i}")
+        for start, i in zip(starts, index, strict=True)
+    )
+    stored = f"hlo::Store<{storage_type(result.dtype)}>::of({value})"
+    emitter.line(f"r{number}[{emitter.offset(result, place)}] = {stored};")

@@ -17,6 +17,7 @@ from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.hero import hero_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops.device import Expr, Index
@@ -60,8 +61,8 @@ class Reduction:
 
 def reduction_of(computation: Computation) -> Reduction | None:
     """Return the reduction that `computation` is, if the form fits it."""
-    root = computation.result
-    if root.opcode != "reduce":
+    root = hero_of(computation, "reduce")
+    if root is None:
         return None
     inputs = []
     for operand in root.operands[: len(root.operands) // 2]:
@@ -89,7 +90,7 @@ def reduction_kernel(
         slices = _row_threads(reduction.steps)
         per_block = max(1, ROW_THREADS // slices)
         lanes = per_block
-    writer = _Writer(emitter, reduction, lanes, slices)
+    writer = _Writer(emitter, reduction, lanes, slices, computation.root, signature.results)
     writer.write(rows=reduction.is_row or reduction.results < COLUMN_LANES // 2)
     emitter.leave()
     threads = lanes * slices
@@ -111,6 +112,8 @@ class _Writer:
     reduction: Reduction
     lanes: int
     slices: int
+    root: str
+    results: tuple[Shape, ...]
 
     def write(self, *, rows: bool) -> None:
         """Write all lines."""
@@ -209,14 +212,14 @@ class _Writer:
             half //= 2
 
     def _store(self, partial: list[Expr]) -> None:
-        """Fold in the init values and store."""
+        """Fold in the init values, do the elementwise work behind the reduction, and store."""
         emit, reduction = self.emitter, self.reduction
         count, index = len(reduction.inputs), self._result_index()
         inits = [emit.leaves(o, ())[0] for o in reduction.instr.operands[count:]]
         region = str(reduction.instr.attrs["to_apply"])
         totals = emit.call(region, (*inits, *partial))
-        leaves = tuple(reduction.instr.shape.leaves())
-        for number, (leaf, total) in enumerate(zip(leaves, totals, strict=True)):
-            place = emit.offset(leaf, index)
-            stored = f"hlo::Store<{storage_type(leaf.dtype)}>::of({total})"
-            emit.line(f"r{number}[{place}] = {stored};")
+        emit.assume(reduction.instr.name, index, totals)
+        for number, leaf in enumerate(self.results):
+            value = emit.leaf(self.root, number, index)
+            stored = f"hlo::Store<{storage_type(leaf.dtype)}>::of({value})"
+            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored};")

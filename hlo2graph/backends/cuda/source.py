@@ -19,6 +19,7 @@ class Signature:
     name: str
     parameters: tuple[Shape, ...]
     results: tuple[Shape, ...]
+    most_elements: int  # of any array on the way from one to the other
 
     def declare(self, body: Sequence[str], threads: int) -> str:
         """Return the whole definition around the lines of `body`."""
@@ -30,8 +31,7 @@ class Signature:
     @property
     def index_type(self) -> str:
         """The C++ integer that counts the elements of every array here."""
-        most = max((s.elements for s in (*self.parameters, *self.results)), default=0)
-        return "int" if most < 2**31 - 2**20 else "long long"
+        return "int" if self.most_elements < 2**31 - 2**20 else "long long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ def signature_of(name: str, computation: Computation) -> Signature:
     for parameter in computation.parameters:
         assert isinstance(parameter.shape, Shape)
         parameters.append(parameter.shape)
-    return Signature(name, tuple(parameters), tuple(computation.result.shape.leaves()))
+    most = max(leaf.elements for i in computation.instructions for leaf in i.shape.leaves())
+    return Signature(name, tuple(parameters), tuple(computation.result.shape.leaves()), most)
 
 
 def blocks_for(elements: int, threads: int) -> tuple[int, int, int]:

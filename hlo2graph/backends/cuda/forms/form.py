@@ -49,6 +49,21 @@ class Form:
         return KernelSource(self.signature.name, text, (blocks, 1, 1), threads)
 
 
+def form_for(
+    computation: Computation,
+    computations: Mapping[str, Computation],
+    signature: Signature,
+    inplace: tuple[tuple[int, int], ...],
+) -> tuple[str, Form] | None:
+    """Return the name of the form that the computation's own kernel needs, and its input."""
+    own = own_root(computation)
+    if own is None:
+        return None
+    device = device_of(OPS[own.opcode].device, own)
+    assert isinstance(device, OwnKernel)
+    return device.form, Form(computation, computations, signature, own, inplace)
+
+
 def own_root(computation: Computation) -> Instruction | None:
     """Return the instruction that needs its own kernel and gives all of the result, if one does.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
+from hlo2graph.backends.cuda.forms.scan import scan_kernel, scanned_dim
 from hlo2graph.backends.cuda.forms.scatter import scatter_kernel
 from hlo2graph.backends.cuda.forms.solve import cholesky_kernel, solve_kernel
 from hlo2graph.backends.cuda.forms.sort import sort_kernel
@@ -23,3 +25,9 @@ OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
         "triangular-solve": solve_kernel,
     }
 )
+
+SHARED_FORMS: tuple[tuple[str, Callable[[Form], bool], Callable[[Form], KernelSource]], ...] = (
+    ("dot", fits, dot_kernel),
+    ("reduce-window", lambda form: scanned_dim(form.instr) is not None, scan_kernel),
+)
+"""Opcodes that the loop form can do too, when their own form fits, and that form."""
