@@ -181,6 +181,7 @@ def line(result: dict) -> str:
         f"{us(chain['device'])}{us(chain['latency'])}  "
         f"{us(graph['enqueue'])}{us(graph['device'])}{us(graph['latency'])}"
         f"{us(graph['back_to_back'])}  {us(result['call']['host'])}"
+        f"{'  SLOWER than ' + result['beside_best'][0] if result['beside_best'][2] < 0.98 else ''}"
     )
 
 
@@ -341,7 +342,7 @@ def device_arrays(executable, args, results) -> list[str]:
 def measured(program, path: Path, executable, given: argparse.Namespace) -> dict:
     """Time the three modes and a call on device arrays."""
     from hlo2graph.inspect.cuda_runner import CudaRunner
-    from hlo2graph.inspect.timing import Budget, measure
+    from hlo2graph.inspect.timing import Budget, measure, paired_ratio
     from hlo2graph.inspect.verdict import cuda_verdict
     from hlo2graph.program.stats import plan_stats
 
@@ -361,6 +362,8 @@ def measured(program, path: Path, executable, given: argparse.Namespace) -> dict
             "back_to_back": runner.throughput(timing.mode),
             "ratio": [ratio.value, ratio.low, ratio.high],
         }
+    best = min((found["serial"], found["chain"]), key=lambda m: m.median)
+    beside = paired_ratio(best.latencies, found["graph"].latencies)
     stages = dict(executable.stages)
     built = sum(stages[name] for name in ("build", "instantiate", "upload"))
     return {
@@ -368,6 +371,7 @@ def measured(program, path: Path, executable, given: argparse.Namespace) -> dict
         "rounds": found.rounds,
         "doubts": found.doubts,
         "modes": modes,
+        "beside_best": [best.mode.name, beside.value, beside.low, beside.high],
         "call": call_cost(executable, args),
         "nodes": executable.graph.nodes,
         "edges": executable.graph.edges,
