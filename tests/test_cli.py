@@ -208,8 +208,9 @@ def test_dump_writes_every_stage(cli, add, tmp_path):
         "03_fuse.txt",
         "04_lower.txt",
         "05_drop_dead.txt",
-        "06_place_copies.txt",
-        "07_buffers.txt",
-        "08_plan.txt",
+        "06_use_libraries.txt",
+        "07_place_copies.txt",
+        "08_buffers.txt",
+        "09_plan.txt",
     ]
-    assert (tmp_path / "d" / "08_plan.txt").read_text() == cli("plan", add, "--target", "sm_90")[1]
+    assert (tmp_path / "d" / "09_plan.txt").read_text() == cli("plan", add, "--target", "sm_90")[1]
