@@ -10,8 +10,12 @@ fewer branches); and with node priorities by distance from the end. --out gets e
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from dataclasses import dataclass
@@ -20,11 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from hlo2graph.backends.cuda import builtin
-from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.bind import Functions, compile_kernels
+from hlo2graph.backends.cuda.driver import call, cuda, open_device
 from hlo2graph.backends.cuda.graph import GraphBuilder, GraphExec
-from hlo2graph.backends.cuda.memory import Event
+from hlo2graph.backends.cuda.memory import Event, Stream
 from hlo2graph.backends.cuda.serial import Gate
-from hlo2graph.backends.cuda.steps import StepSequence
+from hlo2graph.backends.cuda.steps import KernelStep, PackedArguments, StepSequence
 
 LANES = (1, 2, 4, 8, 16)
 
@@ -39,6 +44,12 @@ def main() -> int:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     found = []
+    try:
+        launches = launch_costs()
+    except Exception:
+        launches = {"why": traceback.format_exc(limit=-4)}
+    (given.out / "launches.json").write_text(json.dumps(launches, indent=1) + "\n")
+    print("seconds a kernel launch takes the host:", launches)
     print(f"{'':42}  enqueue  device latency back to back  (us)")
     for path in given.files:
         for fuse in ("none", "default"):
@@ -65,6 +76,60 @@ class Variant:
     exec: GraphExec
     launch: object
     samples: list
+
+
+C_LOOP = """
+typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      void*, void**, void**);
+void many(Launch launch, void* function, void* stream, void** parameters, int count) {
+  for (int k = 0; k < count; ++k)
+    launch(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0);
+}
+"""
+
+
+def launch_costs(count: int = 400) -> dict[str, float]:
+    """Return what one launch of an empty kernel costs the host: bound, by cuda.bindings, from C."""
+    compiled = compile_kernels((), open_device().arch)
+    functions, stream = Functions(compiled, {}), Stream()
+    nothing = functions[builtin.NOTHING]
+    step = KernelStep("", "", nothing, (1, 1, 1), 1, 0, PackedArguments(()))
+    bound = step.launcher(stream)
+    found = {
+        "bound": each(lambda: [bound() for _ in range(count)], stream, count),
+        "cuda.bindings": each(
+            lambda: [
+                cuda.cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stream.handle, 0, 0)
+                for _ in range(count)
+            ],
+            stream,
+            count,
+        ),
+    }
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "loop.c"), Path(folder, "loop.so")
+        source.write_text(C_LOOP)
+        command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(source)]
+        subprocess.run(command, check=True)
+        loop = ctypes.CDLL(str(library)).many
+        launch = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
+        pointers = (int(nothing), int(stream), step.arguments.address)
+        converted = [ctypes.c_void_p(p) for p in pointers]
+        found["C"] = each(lambda: loop(launch, *converted, count), stream, count)
+    return found
+
+
+def each(run, stream, count: int) -> float:
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - start) / count)
+        stream.synchronize("")
+    return float(np.median(times))
 
 
 def examine(path: Path, fuse: str, duration: float) -> list[dict]:
