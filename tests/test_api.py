@@ -47,6 +47,12 @@ def test_parse_gives_a_module():
     assert [i.opcode for i in module.entry.instructions][-1] == "tuple"
 
 
+def test_str_gives_text_that_reads_back():
+    module = h2g.parse(ADD)
+    assert h2g.parse(str(module)) == module
+    assert str(h2g.plan(str(module))) == str(h2g.plan(ADD))
+
+
 def test_errors_name_the_file_and_the_place():
     with pytest.raises(h2g.HloError, match=r"add\.hlo:5:") as caught:
         h2g.parse(ADD.replace("add(x, y)", "add(x, z)"), filename="add.hlo")

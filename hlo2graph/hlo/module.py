@@ -111,3 +111,9 @@ class Module:
     def is_scheduled(self) -> bool:
         """XLA has scheduled it: the written order is the order to run in."""
         return self.attrs.get("is_scheduled") == "true"
+
+    def __str__(self) -> str:
+        """Return the module as canonical HLO text."""
+        from hlo2graph.hlo.printer import format_module
+
+        return format_module(self)
