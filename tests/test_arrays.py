@@ -131,8 +131,9 @@ def test_arrays_that_do_not_fit(tmp_path, arrays, message):
 def test_files_that_are_no_npz(tmp_path, content):
     path = tmp_path / "in.npz"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"cannot be read as \.npz"):
+    with pytest.raises(InputError, match=r"cannot be read as \.npz") as found:
         load_inputs(path, PORTS)
+    assert "pickle" not in found.value.message
 
 
 def test_a_missing_file(tmp_path):

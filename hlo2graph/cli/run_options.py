@@ -70,7 +70,8 @@ _OPTIONS = (
         "--save-outputs",
         metavar="FILE.npz",
         type=click.Path(dir_okay=False),
-        help="Write the results as out0, out1, ...",
+        help="Write the results as out0, out1, ...; bfloat16, float8 and int4, which .npz files "
+        "cannot say, as unsigned integers of the same bytes.",
     ),
     click.option(
         "--reference",

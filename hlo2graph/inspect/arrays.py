@@ -161,6 +161,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, ValueError) and "pickle" in str(error):  # NumPy's word for unknown bytes
+        return "it holds something else than arrays of numbers"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).splitlines()[0] if str(error) else type(error).__name__
