@@ -243,7 +243,10 @@ def one(given: argparse.Namespace) -> dict:
         return work(program, path, executable, given)
     except UnsupportedError as error:
         return {"status": "refused", "why": str(error)}
-    except (hlo2graph.HloError, BackendError) as error:
+    except hlo2graph.HloError as error:  # what has known results must run
+        known = path.with_suffix(".npz").exists()
+        return {"status": "error" if known else "refused", "why": str(error)}
+    except BackendError as error:
         return {"status": "error", "why": str(error)}
     except Exception:
         return {"status": "exception", "why": traceback.format_exc(limit=-6)}
