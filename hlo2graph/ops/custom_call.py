@@ -93,7 +93,7 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
 def _why_not(instr: Instruction) -> str | None:
     if _name(instr) in TARGETS:
         return None
-    return "no rule for this target; TopK has one, and what only marks a value, as Sharding does"
+    return f'no rule for "{_name(instr)}"; TopK has one, and what only marks a value, as Sharding'
 
 
 def _device(instr: Instruction) -> DeviceRule | OwnKernel | NoDevice:
