@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import click
+import numpy as np
 import pytest
 import readme_output
 from conftest import ROOT, SAMPLES
@@ -13,8 +14,13 @@ import hlo2graph
 from hlo2graph.cli.main import COMMANDS, group
 from hlo2graph.hlo import Module
 from hlo2graph.ops import OPS
+from tests.fake_cuda import fake
+
+__all__ = ["fake"]  # a fixture
 
 README = (ROOT / "README.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+MLP = (ROOT / "samples" / "mlp.hlo").read_text()
 
 
 def command(name: str) -> click.Command:
@@ -54,11 +60,22 @@ def test_readme_shows_what_the_commands_print():
 
 
 def test_readme_python_runs():
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    names = {"text": (ROOT / "samples" / "mlp.hlo").read_text()}
+    code, _ = PYTHON
+    names = {"text": MLP}
     exec(compile(code, "README.md", "exec"), names)
     (out,) = names["results"]
     assert out.shape == (8, 4)
+
+
+def test_readme_python_for_a_gpu_runs(fake):
+    fake(MLP, fuse="default")
+    _, code = PYTHON
+    module = hlo2graph.parse(MLP)
+    arrays = [np.ones(s, d) for _, d, s in hlo2graph.compile(module, "host").inputs]
+    names = {"module": module, "arrays": arrays, "h2g": hlo2graph, "np": np}
+    exec(compile(code, "README.md", "exec"), names)
+    (want,) = hlo2graph.compile(module, "host")(*arrays)
+    assert np.allclose(names["first"], want)
 
 
 def test_readme_links_lead_somewhere():
