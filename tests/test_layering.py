@@ -32,6 +32,7 @@ LIBRARIES = {
     "click": {"cli"},
     "rich": {"cli"},
     "cuda": {"backends/cuda"},
+    "nvmath": {"backends/cuda"},
     "graphviz": {"inspect"},
     "jax": {"inspect"},  # as a reference, where it is installed
     "jaxlib": {"inspect"},

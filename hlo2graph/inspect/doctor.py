@@ -46,7 +46,7 @@ def examine() -> tuple[Finding, ...]:
         "driver": _driver,
         "GPU": _device,
         CUDA_RUN: _run,
-        "CUPTI": _cupti,
+        "cuBLASLt": _products,
         "jax": _jax,
     }
     return tuple(_safely(what, look) for what, look in looks.items())
@@ -174,8 +174,19 @@ def _run() -> Finding:
     return Finding(CUDA_RUN, OK, "a program of two kernels gives the host's results")
 
 
-def _cupti() -> Finding:
-    return _package("cupti-python", "CUPTI", "`--profile nodes` times kernels one by one then")
+def _products() -> Finding:
+    from hlo2graph.backends.cuda.blas import INSTALL, library
+
+    try:
+        found = version("nvmath-python")
+    except PackageNotFoundError:
+        what = "not installed: products run on our own kernels"
+        return Finding("cuBLASLt", MISSING, what, INSTALL)
+    lt = library()
+    if lt is None:
+        what = f"nvmath-python {found} does not find the library: products run on our own kernels"
+        return Finding("cuBLASLt", MISSING, what, INSTALL)
+    return Finding("cuBLASLt", OK, f"{lt.get_version()}, nvmath-python {found}")
 
 
 def _jax() -> Finding:
