@@ -58,6 +58,9 @@ def write_whole(path: str, content: str | bytes) -> None:
         if target.exists():
             temporary.chmod(target.stat().st_mode)
         temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, path) from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
