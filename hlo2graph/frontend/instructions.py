@@ -12,7 +12,9 @@ from hlo2graph.frontend.attributes import AttributeReader
 from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.lexer import HOLDS_LITERAL
 from hlo2graph.frontend.literals import read_literal
+from hlo2graph.frontend.required import missing
 from hlo2graph.frontend.scan import Fault, blank_comments
+from hlo2graph.frontend.shapes import DEEPEST, MOST_ELEMENTS
 from hlo2graph.frontend.syntax import CallNode, InstructionNode, NestedNode
 from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import integer
@@ -30,6 +32,7 @@ from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
 
 _UNWRITTEN = Shape(DTYPES["opaque"])  # stands for a shape until it is inferred
+_MOST_LEAVES = 100_000  # of a tuple whose shape is not written
 _KEYWORDS = frozenset({"ROOT", "ENTRY", "HloModule", "true", "false", "inf", "nan"})
 RESERVED = frozenset(DTYPES) | _KEYWORDS
 _REFERRING = frozenset({AttrKind.COMPUTATION, AttrKind.COMPUTATIONS, AttrKind.INSTRUCTIONS})
@@ -86,6 +89,7 @@ class InstructionReader:
 
     def _anonymous(self, call: CallNode, scope: Scope) -> Token:
         opcode = call.opcode
+        self._attributes.allowed(opcode)
         name = scope.unused(f"{opcode.text}.anon")
         start = (call.shape or opcode).start
         self._add(name, call, NO_ATTRS, Span(self._context.source, start, call.end), scope)
@@ -105,6 +109,8 @@ class InstructionReader:
             operands = self._operands(arguments, scope)
         elif opcode in HOLDS_LITERAL:
             self._context.refuse(f"expected a value in {opcode}()", call.opcode)
+        if why := missing(opcode, attrs, len(operands)):
+            self._context.refuse(why, call.opcode)
         if shape is None or opcode not in OPS:
             unfinished = Instruction(
                 name, opcode, shape or _UNWRITTEN, operands, attrs, payload, span
@@ -190,9 +196,25 @@ class InstructionReader:
         except HloError as error:
             why = "" if str(_UNWRITTEN) in error.message else f": {error.message}"
             self._refuse_shape(opcode, where, why)
-        if _UNWRITTEN in shape.leaves():
-            self._refuse_shape(opcode, where)
+        self._check_inferred(shape, opcode, where)
         return shape
+
+    def _check_inferred(self, shape: AnyShape, opcode: str, where: Token) -> None:
+        """Hold a shape that nobody wrote to the limits of those written.
+
+        A few short lines can make tuples of tuples with more leaves than memory.
+        """
+        if isinstance(shape, TupleShape):
+            if shape.depth > DEEPEST:
+                self._context.refuse(f"tuples are nested more than {DEEPEST} deep", where)
+            if shape.leaf_count > _MOST_LEAVES:
+                message = f"the tuple has {shape.leaf_count:,} leaves, more than {_MOST_LEAVES:,}"
+                self._context.refuse(message, where)
+        leaves = tuple(shape.leaves())
+        if _UNWRITTEN in leaves:
+            self._refuse_shape(opcode, where)
+        if any(leaf.elements > MOST_ELEMENTS for leaf in leaves):
+            self._context.refuse(f"{opcode} gives an array of 2^63 elements or more", where)
 
     def _refuse_shape(self, opcode: str, where: Token, why: str = "") -> NoReturn:
         self._context.refuse(

@@ -9,7 +9,7 @@ from hlo2graph.frontend.scan import Fault, blank_comments, shown, skip_blank
 from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Layout, Shape, TupleShape
 
 DEEPEST = 64  # levels of tuples in tuples
-_MOST = 2**63 - 1  # elements of a dimension, and of the whole array
+MOST_ELEMENTS = 2**63 - 1  # elements of a dimension, and of the whole array
 _ARRAY = re.compile(
     r"(?P<dtype>[A-Za-z]\w*+)\s*+\[(?P<dims>[^\[\]]*+)\](?>\s*+\{(?P<layout>[^{}]*+)\})?+", re.ASCII
 )
@@ -84,7 +84,7 @@ def _array(found: re.Match[str]) -> Shape:
         raise Fault(f"unknown element type {found['dtype']}{hint}", *found.span("dtype"))
     dims, dynamic = _dims(found)
     shape = Shape(dtype, dims, _layout(found, len(dims)), dynamic)
-    if shape.elements > _MOST:
+    if shape.elements > MOST_ELEMENTS:
         raise Fault("the array has 2^63 elements or more", *found.span("dims"))
     return shape
 
@@ -95,7 +95,7 @@ def _dims(found: re.Match[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     dynamic: list[int] = []
     for part in text.split(",") if text.strip() else ():
         dim = _DIM.fullmatch(part)
-        if not dim or len(dim["size"] or "") > 19 or int(dim["size"] or 0) > _MOST:
+        if not dim or len(dim["size"] or "") > 19 or int(dim["size"] or 0) > MOST_ELEMENTS:
             raise Fault(
                 f"expected a dimension such as 4, <=4 or ?, found {shown(part.strip())}",
                 start,

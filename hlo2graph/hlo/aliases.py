@@ -15,7 +15,8 @@ from hlo2graph.errors import ParseError
 from hlo2graph.hlo.module import Module
 
 _NUMBER = r"\d{1,9}"
-_INDEX = rf"\{{((?>\s*+{_NUMBER}\s*+(?>,|(?=\}})))*+\s*+)\}}"
+_INDEX = rf"\{{((?>\s*+{_NUMBER}\s*+(?>,|(?=\}}))){{0,64}}+\s*+)\}}"
+_BLANK = re.compile(r"\s*+")
 _ENTRY = re.compile(
     rf"\s*{_INDEX}\s*:\s*\(\s*({_NUMBER})\s*(?:,\s*{_INDEX}\s*)?"
     r"(?:,\s*(may-alias|must-alias)\s*)?\)\s*"
@@ -50,7 +51,7 @@ def parse_aliases(text: str) -> tuple[IoAlias, ...]:
     entries: list[IoAlias] = []
     at = text.index("{") + 1
     end = text.rindex("}")
-    while text[at:end].strip():
+    while not _BLANK.fullmatch(text, at, end):
         found = _ENTRY.match(text, at, end)
         if not found:
             raise ValueError("expected '{output index}: (parameter, {index}, may-alias)'", at)

@@ -97,6 +97,14 @@ class TupleShape:
     """A tuple of shapes."""
 
     parts: tuple[AnyShape, ...]
+    leaf_count: int = field(init=False, compare=False, repr=False, default=0)
+    depth: int = field(init=False, compare=False, repr=False, default=1)  # of tuples in tuples
+
+    def __post_init__(self) -> None:
+        tuples = [part for part in self.parts if isinstance(part, TupleShape)]
+        leaves = len(self.parts) - len(tuples) + sum(part.leaf_count for part in tuples)
+        object.__setattr__(self, "leaf_count", leaves)
+        object.__setattr__(self, "depth", 1 + max((part.depth for part in tuples), default=0))
 
     def __str__(self) -> str:
         return _joined([str(p) for p in self.parts])
