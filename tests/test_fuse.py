@@ -85,6 +85,18 @@ def test_what_must_stay(kept):
     assert opcodes(module) == ["negate", "exponential", "add"]
 
 
+def test_what_waits_for_something_is_not_made_twice():
+    """Its copy inside would wait for an instruction that is not there."""
+    module = fused(
+        "p = f32[8] parameter(0)\nz = f32[] constant(0)\n"
+        "f = f32[8] broadcast(z), dimensions={}, control-predecessors={p}\n"
+        "a = f32[8] negate(p)\nROOT b = f32[8] add(a, f)"
+    )
+    assert opcodes(module) == ["constant", "broadcast", "fusion"]
+    assert insides(module) == [["negate", "add"]]
+    verify(h2g.parse(format_module(module)))
+
+
 def test_a_fusion_has_a_largest_size():
     lines = ["v0 = f32[8] parameter(0)"]
     lines += [f"v{k + 1} = f32[8] negate(v{k})" for k in range(3 * MOST_INSTRUCTIONS)]

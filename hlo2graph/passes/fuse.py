@@ -142,7 +142,9 @@ class _Fuser:
         while pending:
             for operand in pending.pop().operands:
                 producer = self.computation[operand]
-                if operand not in names and _is_free(producer, self.computation):
+                if operand in names or operand in self.held:
+                    continue
+                if _is_free(producer, self.computation):
                     names.add(operand)
                     pending.append(producer)
         return [i for i in self.computation.instructions if i.name in names]
