@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 SAMPLE ?= samples/wide_branches.hlo
 WORKERS ?= auto
 CORPUS ?=
+SECONDS ?= 60
 
 # The first Python new enough, unless PYTHON names one.
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; print("$(p)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test golden fmt lint types check corpus gpu bench-gpu bench venv clean
+.PHONY: help run test golden fmt lint types check corpus gpu bench-gpu bench fuzz venv clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +52,9 @@ bench-gpu: $(VENV)/.developing ## On a GPU: measure beside XLA (CORPUS="DIR ..."
 
 bench: $(VENV)/.developing ## Measure how cost grows with program size
 	$(BIN)/python tests/bench/scale.py
+
+fuzz: $(VENV)/.developing ## Break texts at random (SECONDS=N)
+	$(BIN)/python tests/fuzz/text.py $(SECONDS)
 
 venv: $(VENV)/.developing ## Make .venv with all that tests and checks need
 
