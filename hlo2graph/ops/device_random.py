@@ -41,7 +41,8 @@ def rng_bit_generator(element: Element, instr: Instruction, leaf: int, index: In
 
 def _advanced(words: list[Expr], bits: Shape, threefry: bool) -> list[str]:
     if threefry:
-        return [words[0], f"{words[1]} + {prod(split_dims(bits.dims)[1])}ull"]
+        counters = bits.elements if bits.dtype.bits == 64 else prod(split_dims(bits.dims)[1])
+        return [words[0], f"{words[1]} + {counters}ull"]
     blocks = -(-bits.elements * (2 if bits.dtype.bits == 64 else 1) // 4)
     end = f"{words[1]} + {blocks}ull"
     high = words[2 if len(words) > 2 else 0]

@@ -1,5 +1,5 @@
 """Run a plan's CUDA kernels on the CPU, to test their text where there is no GPU."""
 
-from tests.emulation.emulator import EmulatedExecutable
+from tests.emulation.emulator import EmulatedExecutable, Kernels
 
-__all__ = ["EmulatedExecutable"]
+__all__ = ["EmulatedExecutable", "Kernels"]

@@ -9,12 +9,13 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from hlo2graph.backends.cuda.compiler import headers
-from hlo2graph.backends.cuda.kernels import KernelKey, key_of, kernels_of
+from hlo2graph.backends.cuda.kernels import KernelKey, kernels_of, key_of
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.backends.host.arena import Arena
@@ -24,7 +25,15 @@ from hlo2graph.program.thunks import Kernel, Library
 
 FOLDER = Path(__file__).parent
 CACHE = Path(tempfile.gettempdir()) / f"hlo2graph-emulation-{os.getuid()}"
-OPTIONS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w")
+OPTIONS = (
+    "-std=c++17",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-w",
+)
 COOPERATES = re.compile(r"__sync|shuffle|__shfl|block_sum|sort_window")
 
 
@@ -35,30 +44,39 @@ class EmulatedExecutable(HostExecutable):
     arguments are the host backend's too.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._library = _Kernels(kernels_of(plan))
+    def __init__(self, plan: Plan, kernels: Kernels | None = None) -> None:
+        self._kernels = kernels or Kernels([plan])
+        self._number = self._kernels.number(plan)
         super().__init__(plan)
         self._block = load(plan.body, self._arena, self._step)
 
     def _step(self, thunk: Computing):
         assert isinstance(thunk, Kernel | Library), f"{thunk.name} is no kernel"
         addresses = [_address(self._arena, part) for part in (*thunk.reads, *thunk.writes)]
-        return self._library.launcher(key_of(thunk), addresses)
+        return self._kernels.launcher(self._number, key_of(thunk), addresses)
 
 
 def _address(arena: Arena, part) -> int:
     return int(arena.raw(part).ctypes.data) if part.size else 0
 
 
-class _Kernels:
-    """A shared library of kernels, each behind `run_NAME(pointers, ...)`."""
+class Kernels:
+    """The kernels of many plans in one shared library, each behind `run_NAME(pointers, ...)`."""
 
-    def __init__(self, sources: dict[KernelKey, KernelSource]) -> None:
-        self._sources = sources
-        self._library = ctypes.CDLL(str(_build([s for s in sources.values()])))
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self._plans = plans
+        self._sources = [
+            {key: _renamed(source, number) for key, source in kernels_of(plan).items()}
+            for number, plan in enumerate(plans)
+        ]
+        built = _build([s for sources in self._sources for s in sources.values()])
+        self._library = ctypes.CDLL(str(built))
 
-    def launcher(self, key: KernelKey, addresses: Sequence[int]):
-        source = self._sources[key]
+    def number(self, plan: Plan) -> int:
+        return next(n for n, known in enumerate(self._plans) if known is plan)
+
+    def launcher(self, number: int, key: KernelKey, addresses: Sequence[int]):
+        source = self._sources[number][key]
         run = self._library[f"run_{source.name}"]
         run.restype = None
         values = np.array(addresses, dtype=np.uint64)
@@ -70,6 +88,13 @@ class _Kernels:
             run(arguments, blocks, source.threads, source.shared_bytes)
 
         return step
+
+
+def _renamed(source: KernelSource, number: int) -> KernelSource:
+    """Give a kernel a name that no other plan's has."""
+    name = f"p{number}_{source.name}"
+    text = re.sub(rf"\b{re.escape(source.name)}\(", f"{name}(", source.text, count=1)
+    return replace(source, name=name, text=text)
 
 
 def _wrapper(source: KernelSource) -> str:
@@ -111,5 +136,3 @@ def _compile(text: str, library: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"g++ refuses the kernels:\n{done.stderr[:4000]}"
         built.replace(library)
-
-

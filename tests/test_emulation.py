@@ -1,0 +1,121 @@
+"""Emitted CUDA C++, compiled for this machine and run: samples and edge cases, against the host."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import REFUSED, RUNNABLE, SAMPLES
+from kernel_programs import PROGRAMS, long_fusion
+
+import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.cuda.support import check_support
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.errors import UnsupportedError
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import compare, tolerance_for
+from tests.emulation import EmulatedExecutable, Kernels
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels"),
+]
+DRAWN = {"random": {4}}  # results of `rng`: their distribution counts, not their bits
+
+
+def plan_of(text: str, fuse: str = "none"):
+    return hlo2graph.plan(text, target="sm_90", fuse=fuse)
+
+
+def sample_plan(path: Path, fuse: str):
+    text = path.read_text()
+    return hlo2graph.plan(text) if path.suffix == ".thunks" else plan_of(text, fuse)
+
+
+@cache
+def samples(fuse: str):
+    """Return the plans of all samples, by name, and their kernels in one library."""
+    found = {p.stem: sample_plan(p, fuse) for p in RUNNABLE}
+    return found, Kernels(list(found.values()))
+
+
+@cache
+def programs():
+    found = {name: plan_of(text) for name, text in PROGRAMS.items()}
+    return found, Kernels(list(found.values()))
+
+
+def agrees(plan, kernels, skipped=frozenset(), seed: int = 0) -> None:
+    arguments = random_inputs(plan.inputs, seed)
+    got = EmulatedExecutable(plan, kernels)(*arguments)
+    want = HostExecutable(plan)(*arguments)
+    for number, (ours, theirs, bound) in enumerate(zip(got, want, plan.outputs, strict=True)):
+        if number not in skipped:
+            found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)
+            assert found.ok, str(found)
+
+
+@pytest.mark.parametrize("fuse", ["none", "default"])
+@pytest.mark.parametrize("name", [p.stem for p in RUNNABLE])
+def test_samples_agree_with_the_host(name, fuse):
+    plans, kernels = samples(fuse)
+    agrees(plans[name], kernels, DRAWN.get(name, frozenset()))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_edge_cases_agree_with_the_host(name):
+    plans, kernels = programs()
+    for seed in (0, 1):
+        agrees(plans[name], kernels, seed=seed)
+
+
+@pytest.mark.parametrize("path", [p for p in SAMPLES if p.stem in REFUSED], ids=lambda p: p.stem)
+def test_what_has_no_kernel_is_named(path):
+    with pytest.raises(UnsupportedError) as caught:
+        check_support(sample_plan(path, "none"))
+    for named in REFUSED[path.stem]:
+        assert named in str(caught.value)
+
+
+def test_an_operation_of_its_own_form_inside_a_fusion_is_named():
+    text = """HloModule m
+lt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }
+fused { x = f32[8] parameter(0) s = f32[8] sort(x), dimensions={0}, to_apply=lt
+  ROOT n = f32[8] negate(s) }
+ENTRY e { x = f32[8] parameter(0) ROOT r = f32[8] fusion(x), kind=kLoop, calls=fused }"""
+    with pytest.raises(UnsupportedError, match="sort: needs a kernel of its own"):
+        check_support(plan_of(text))
+
+
+def test_long_chains_neither_nest_nor_grow():
+    plan = plan_of(long_fusion(5000))
+    (source,) = kernels_of(plan).values()
+    assert source.text.count("\n") < 30000
+    agrees(plan, None)
+
+
+def test_draws_keep_to_their_distribution():
+    plan = plan_of(
+        """HloModule m
+ENTRY e {
+  low = f32[] constant(-1) high = f32[] constant(3)
+  least = s32[] constant(-2) most = s32[] constant(8)
+  mean = f64[] constant(5) spread = f64[] constant(2)
+  u = f32[4000] rng(low, high), distribution=rng_uniform
+  n = f64[4000] rng(mean, spread), distribution=rng_normal
+  i = s32[4000] rng(least, most), distribution=rng_uniform
+  ROOT t = (f32[4000], f64[4000], s32[4000]) tuple(u, n, i)
+}"""
+    )
+    uniform, normal, whole = EmulatedExecutable(plan)()
+    assert uniform.min() >= -1
+    assert uniform.max() < 3
+    assert abs(uniform.mean() - 1) < 0.1
+    assert abs(normal.mean() - 5) < 0.2
+    assert abs(normal.std() - 2) < 0.2
+    assert set(whole.tolist()) == set(range(-2, 8))
+    assert np.unique(uniform).size > 3900
