@@ -112,6 +112,7 @@ def main() -> int:
     parser.add_argument("folders", nargs="*", type=Path, default=[here.parent.parent / "samples"])
     parser.add_argument("--out", type=Path, default=here / "results")
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--commit", help="what is measured, where git does not know")
     parser.add_argument("--only", nargs="*", metavar="NAME")
     given = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -122,7 +123,7 @@ def main() -> int:
 
     jax.config.update("jax_enable_x64", True)
     try:
-        environment = describe() | {"jax": jax.__version__}
+        environment = describe(given.commit) | {"jax": jax.__version__}
         jax.devices("gpu")
     except (BackendError, RuntimeError) as error:
         print(f"nothing to measure on: {error}", file=sys.stderr)

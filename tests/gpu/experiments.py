@@ -137,7 +137,7 @@ def examine(path: Path, fuse: str, duration: float) -> list[dict]:
     from tests.gpu.suite import reference
 
     program = hlo2graph.parse(path.read_text(), path.name)
-    executable = hlo2graph.compile(program, "cuda", fuse=fuse, elided="zeros")
+    executable = hlo2graph.compile(program, "cuda", fuse=fuse)
     args, _, _ = reference(program, path, executable)
     own = executable.put(*args)
     steps = executable.graph_steps
