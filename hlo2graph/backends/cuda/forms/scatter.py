@@ -130,6 +130,16 @@ class _Writer:
             with emit.block(f"if (start % {THREADS} == threadIdx.x)"):
                 self._fold_element("start", "0")
             return
+        if window > self.slab:
+            self._apply_to_slab()
+        else:
+            self._apply_window(window)
+        if not self.form.instr.attrs.get("unique_indices", False):
+            emit.line("__syncthreads();")
+
+    def _apply_window(self, window: int) -> None:
+        """Fold in the part of the window that lies in the slab, looking at all of the window."""
+        emit = self.emit
         with emit.block(f"for (int part = threadIdx.x; part < {window}; part += {THREADS})"):
             inner = emit.split("part", self.sizes)
             terms = [
@@ -140,8 +150,26 @@ class _Writer:
             place = emit.integer(" + ".join(["start", *terms]))
             with emit.block(f"if ({place} >= low && {place} < high)"):
                 self._fold_element(place, "part")
-        if not self.form.instr.attrs.get("unique_indices", False):
-            emit.line("__syncthreads();")
+
+    def _apply_to_slab(self) -> None:
+        """The same for windows larger than a slab: look at all of the slab instead."""
+        emit = self.emit
+        head = f"for ({emit.index_type} at = low + threadIdx.x; at < high; at += {THREADS})"
+        with emit.block(head):
+            here = emit.element_at("at", self.operand)
+            start = emit.element_at("start", self.operand)
+            inside: list[str] = []
+            terms, stride = [], 1
+            extent = dict(zip(self.kept, self.sizes, strict=True))
+            for dim in reversed(range(self.operand.rank)):
+                step = emit.integer(f"{here[dim]} - {start[dim]}")
+                inside.append(f"{step} >= 0 && {step} < {extent.get(dim, 1)}")
+                if dim in extent:
+                    terms.append(f"{step} * {stride}")
+                    stride *= extent[dim]
+            with emit.block(f"if ({' && '.join(inside)})"):
+                part = emit.integer(" + ".join(reversed(terms)))
+                self._fold_element("at", part)
 
     def _fold_element(self, place: Expr, part: Expr) -> None:
         emit, instr = self.emit, self.form.instr
