@@ -80,3 +80,9 @@ def check_choice(option: str, given: str, allowed: tuple[str, ...]) -> None:
     """Raise InputError unless `given` is one of the values that the option has."""
     if given not in allowed:
         raise InputError(f"{option} is one of {', '.join(allowed)}, not {given!r}")
+
+
+def check_rounds(option: str, given: str) -> None:
+    """Raise InputError unless `given` is auto, never or a number of rounds."""
+    if given not in ("auto", "never") and not (given.isascii() and given.isdigit()):
+        raise InputError(f"{option} is auto, never or a number of rounds, not {given!r}")

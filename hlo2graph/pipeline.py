@@ -25,6 +25,7 @@ from hlo2graph.options import (
     Options,
     PlanOptions,
     check_choice,
+    check_rounds,
 )
 from hlo2graph.passes.fuse import fuse
 from hlo2graph.program.bind import make_plan
@@ -137,6 +138,7 @@ def compile(
     """
     check_choice("backend", backend, BACKENDS)
     check_choice("matmul_precision", matmul_precision, MATMUL_PRECISIONS)
+    check_rounds("unroll_loops", unroll_loops)
     machine = machine_for(backend)
     if not _is_planned(program):
         options.setdefault("target", machine)

@@ -31,11 +31,15 @@ from hlo2graph.errors import BackendError
         (("run", "FILE", "--memory-budget", "lots"), "no size"),
         (("run", "FILE", "--max-buffer-reuse", "-2"), "-2"),
         (("run", "FILE", "--seed", "-1"), "-1"),
+        (("run", "FILE", "--abs-error", "nan"), "'nan' is no number"),
+        (("run", "FILE", "--fail-if-slower", "nan"), "'nan' is no number"),
+        (("run", "FILE", "--threads", "100000"), "1<=x<=1024"),
+        (("run", "FILE", "--unroll-loops", "some"), "auto, never or a number of rounds"),
         (("run", "FILE", "--elided", "ones"), "zeros or random:SEED"),
         (("run", "FILE", "--json", "/nowhere/x.json"), "/nowhere/"),
         (("run", "FILE", "--save-outputs", "/nowhere/x.npz"), "/nowhere/"),
         (("plan", "FILE", "--dump", "FILE"), "FILE"),
-        (("plan", "FILE", "-o", "/nowhere/p.thunks"), "/nowhere/"),
+        (("plan", "FILE", "-o", "/nowhere/p.thunks"), "error: /nowhere/p.thunks: "),
         (("plan", "nowhere.hlo"), "nowhere.hlo"),
         (("plan", "."), "directory"),
         (("fmt", "FILE", "--check", "--in-place"), "exclude each other"),
@@ -116,6 +120,12 @@ def test_reader_that_leaves_is_no_error():
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("ThunkSequence")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(add, closed):
+    command = f'"{sys.executable}" -m hlo2graph plan "{add}" {closed}'
+    assert subprocess.run(command, shell=True, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def test_interrupt(cli, add, monkeypatch):

@@ -61,8 +61,7 @@ def group() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error ends here, as a message and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    _open_streams()
     try:
         code = group.main(prog_name="hlo2graph", standalone_mode=False)
         sys.stdout.flush()
@@ -83,6 +82,15 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         code = _failed("interrupted", 128 + signal.SIGINT)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Let stdout and stderr take any text; what the caller has closed leads nowhere."""
+    # Open as long as the process.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _failed(message: str, code: int) -> int:

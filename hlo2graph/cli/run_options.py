@@ -10,6 +10,7 @@ import click
 from hlo2graph.cli import units
 from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, REFERENCES, PlanOptions
 
+MOST_THREADS = 1024  # more than that the system may refuse, and no program is as wide
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -83,13 +84,13 @@ _OPTIONS = (
     click.option(
         "--abs-error",
         metavar="X",
-        type=click.FloatRange(min=0),
+        type=units.Number(min=0),
         help="Absolute tolerance for floats.  [default: by element type]",
     ),
     click.option(
         "--rel-error",
         metavar="X",
-        type=click.FloatRange(min=0),
+        type=units.Number(min=0),
         help="Relative tolerance for floats.  [default: by element type]",
     ),
     click.option(
@@ -122,7 +123,7 @@ _OPTIONS = (
     click.option(
         "--threads",
         metavar="N",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST_THREADS),
         help="Threads of the host's pool.  [default: as many as cores, at least 2]",
     ),
     click.option(
@@ -162,7 +163,7 @@ _OPTIONS = (
     click.option(
         "--fail-if-slower",
         metavar="X",
-        type=click.FloatRange(min=0, min_open=True),
+        type=units.Number(min=0, min_open=True),
         help="Exit with 1 where the graph takes over X times as long as the serial order.",
     ),
 )

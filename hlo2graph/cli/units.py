@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import isnan
+from typing import Any
 
 import click
 
@@ -19,6 +21,22 @@ BYTES = {
 }
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
+
+
+class Number(click.FloatRange):
+    """A float within bounds; NaN, which no bound refuses, is none."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401, as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
 
 
 def size(text: str) -> int:
