@@ -104,6 +104,7 @@ def test_the_caret_stands_below_its_text_in_a_huge_line() -> None:
         ("#loc = loc(unknown)\nmodule @f {\n}", "this is StableHLO"),
         ("func.func @main() {\n}", "this is StableHLO"),
         ("PK\x03\x04arg0.npy", "this is a zip archive"),
+        ("\x1f\udc8b\x08\0", "this is gzip data"),
         ("\x93NUMPY\x01", "this is a .npy array"),
         ("\n\x05jit_f\x12\x04main\x00", "this is binary data, perhaps a serialized HloModuleProto"),
         ("BufferAssignment:\nallocation 0: size 4", "this is a dump of XLA's buffer assignment"),

@@ -6,7 +6,7 @@ import re
 
 _JAX = "in JAX, lowered.as_text('hlo') and compiled.as_text() give HLO text"
 _DUMP = "XLA_FLAGS=--xla_dump_to=DIR --xla_dump_hlo_as_text writes HLO text"
-_BLANK = re.compile(r"(?>\s++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/|#(?=\s)[^\n]*+)*+")
+_BLANK = re.compile(r"(?>[ \t\r\n]++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/|#(?=\s)[^\n]*+)*+")
 
 # What the text begins with, blanks and comments skipped, and what it is then.
 _BEGINNINGS: tuple[tuple[str, str], ...] = (
