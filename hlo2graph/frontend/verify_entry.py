@@ -9,7 +9,7 @@ from hlo2graph.errors import VerifyError
 from hlo2graph.frontend.header import entry_layout
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import ShapeReader
-from hlo2graph.hlo import AnyShape, Instruction, Module, TupleShape
+from hlo2graph.hlo import AnyShape, Instruction, Module, Shape, TupleShape
 from hlo2graph.hlo.aliases import IoAlias, io_aliases
 
 
@@ -83,9 +83,10 @@ def _check_alias(module: Module, parameters: Sequence[Instruction], alias: IoAli
         )
 
 
-def _leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
+def _leaf(shape: AnyShape, index: tuple[int, ...]) -> Shape | None:
+    """Return the array at `index`; None where there is nothing, or a tuple."""
     for part in index:
         if not isinstance(shape, TupleShape) or part >= len(shape.parts):
             return None
         shape = shape.parts[part]
-    return shape
+    return shape if isinstance(shape, Shape) else None
