@@ -25,7 +25,7 @@ from hlo2graph.program.thunks import (
 )
 from hlo2graph.program.uses import nested, reads, writes
 
-WORKSPACE_BYTES = 4 << 20  # enough for split-K of the products that a model has
+WORKSPACE_BYTES = 1 << 20  # enough for split-K of the small products that gain from it
 FEWEST_FLOPS = 1 << 18  # below this one of our kernels is done before a library's has started
 FEWEST_STEPS = 32  # along the contracting dimension
 SAME = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})  # operands and result alike

@@ -41,6 +41,8 @@ class Products:
                 if product is None:
                     raise NotImplementedError("it is no product of two matrices")
                 exact = precise or product.exact
+                if exact and product.lhs.dtype.bits < 32 and product.lhs.dtype.is_float:
+                    continue  # tensor cores drop bits of such sums; our kernels add in f32
                 found[thunk.computation] = BlasPlan(product, precise=exact, workspace=workspace)
                 self.tf32 |= not exact and product.lhs.dtype.name in ("f32", "c64")
             except NotImplementedError as reason:

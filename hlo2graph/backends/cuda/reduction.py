@@ -15,21 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
+from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.hero import hero_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
+from hlo2graph.backends.cuda.team import UNROLL, Team
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import integers
 
 FEWEST = 32  # elements to fold below which one thread does it alone
-WARP = 32
-ROW_THREADS = 256
-LONG_ROW_THREADS = 512
-LONG_ROW = 4096
-COLUMN_LANES = 32  # results side by side in a block of columns
-COLUMN_SLICES = 8
+FEWEST_COLUMNS = 16  # below this a column's threads read side by side all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,51 +79,36 @@ def reduction_kernel(
 ) -> KernelSource:
     """Return the kernel of a reduction: rows or columns."""
     emitter = ElementEmitter(computations, signature.index_type)
-    emitter.enter(computation, None)
-    if not reduction.is_row and reduction.results >= COLUMN_LANES // 2:
-        lanes, slices, per_block = COLUMN_LANES, COLUMN_SLICES, COLUMN_LANES
-    else:
-        slices = _row_threads(reduction.steps)
-        per_block = max(1, ROW_THREADS // slices)
-        lanes = per_block
-    writer = _Writer(emitter, reduction, lanes, slices, computation.root, signature.results)
-    writer.write(rows=reduction.is_row or reduction.results < COLUMN_LANES // 2)
+    emitter.enter(computation)
+    in_rows = reduction.is_row or reduction.results < FEWEST_COLUMNS
+    choose = Team.for_rows if in_rows else Team.for_columns
+    team = choose(reduction.results, reduction.steps)
+    _Writer(emitter, reduction, team, computation.root, signature.results).write()
     emitter.leave()
-    threads = lanes * slices
-    text = signature.declare(emitter.needed_lines(), threads)
-    return KernelSource(signature.name, text, blocks_for(reduction.results, per_block), threads)
-
-
-def _row_threads(steps: int) -> int:
-    """Return how many threads fold a row: a power of two, at most one a step."""
-    most = LONG_ROW_THREADS if steps >= LONG_ROW else ROW_THREADS if steps >= 1024 else WARP
-    return min(most, 1 << (steps.bit_length() - 1))
+    text = signature.declare(emitter.needed_lines(), team.threads)
+    grid = blocks_for(reduction.results, team.lanes)
+    return KernelSource(signature.name, text, grid, team.threads)
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes the body: `lanes` results a block, `slices` threads for each."""
+    """Writes the body: each team of threads folds its result."""
 
     emitter: ElementEmitter
     reduction: Reduction
-    lanes: int
-    slices: int
+    team: Team
     root: str
     results: tuple[Shape, ...]
 
-    def write(self, *, rows: bool) -> None:
+    def write(self) -> None:
         """Write all lines."""
         emit, reduction = self.emitter, self.reduction
-        across, along = ("/", "%") if rows else ("%", "/")
-        per = self.slices if rows else self.lanes
-        emit.line(f"const int lane = threadIdx.x {across} {per};")
-        emit.line(f"const int slice = threadIdx.x {along} {per};")
-        wide = "" if emit.index_type == "int" else f"({emit.index_type})"
-        emit.line(f"const {emit.index_type} result = {wide}blockIdx.x * {self.lanes} + lane;")
-        partial = [emit.variable(leaf.dtype, "{}") for leaf in self.reduction.instr.shape.leaves()]
+        self.team.place(emit)
+        dtypes = [leaf.dtype for leaf in reduction.instr.shape.leaves()]
+        partial = [emit.variable(dtype, "{}") for dtype in dtypes]
         with emit.block(f"if (result < {reduction.results})"):
             self._accumulate(partial, self._result_index())
-        self._combine(partial, rows=rows)
+        self.team.combine(emit, dtypes, partial, self._fold)
         with emit.block(f"if (slice == 0 && result < {reduction.results})"):
             self._store(partial)
 
@@ -140,12 +121,14 @@ class _Writer:
         return tuple(place[d] for d in self.reduction.kept)
 
     def _accumulate(self, partial: list[Expr], kept: Index) -> None:
-        """Fold every `slices`-th element, beginning with this thread's own."""
+        """Fold every so many elements, beginning with this thread's own."""
         emit, reduction = self.emitter, self.reduction
         self._assign(partial, self._inputs("slice", kept))
         step = emit.fresh("n")
-        head = f"{emit.index_type} {step} = slice + {self.slices}; {step} < {reduction.steps}"
-        with emit.block(f"for ({head}; {step} += {self.slices})"):
+        slices = self.team.slices
+        head = f"{emit.index_type} {step} = slice + {slices}; {step} < {reduction.steps}"
+        emit.line(f"#pragma unroll {UNROLL}")
+        with emit.block(f"for ({head}; {step} += {slices})"):
             self._fold(partial, self._inputs(step, kept))
 
     def _inputs(self, step: Expr, kept: Index) -> list[Expr]:
@@ -168,48 +151,6 @@ class _Writer:
             values = [self.emitter.bind(s.dtype, v) for s, v in zip(leaves, values, strict=True)]
         for name, value in zip(into, values, strict=True):
             self.emitter.line(f"{name} = {value};")
-
-    def _combine(self, partial: list[Expr], *, rows: bool) -> None:
-        """Fold the slices' partial results in pairs: through shared memory, then by shuffles."""
-        if self.slices == 1:
-            return
-        lowest = WARP if rows else 1
-        if self.slices > lowest:
-            self._combine_shared(partial, lowest, rows=rows)
-        if rows:
-            delta = min(self.slices, WARP) // 2
-            while delta:
-                leaves = tuple(self.reduction.instr.shape.leaves())
-                values = [
-                    self.emitter.bind(s.dtype, f"hlo::shuffle_down({name}, {delta})")
-                    for s, name in zip(leaves, partial, strict=True)
-                ]
-                self._fold(partial, values)
-                delta //= 2
-
-    def _combine_shared(self, partial: list[Expr], lowest: int, *, rows: bool) -> None:
-        emit = self.emitter
-        leaves = tuple(self.reduction.instr.shape.leaves())
-        shared = [emit.fresh("s") for _ in leaves]
-        threads = self.lanes * self.slices
-        step = 1 if rows else self.lanes
-        for leaf, name in zip(leaves, shared, strict=True):
-            emit.line(f"__shared__ {compute_type(leaf.dtype)} {name}[{threads}];")
-        for name, value in zip(shared, partial, strict=True):
-            emit.line(f"{name}[threadIdx.x] = {value};")
-        half = self.slices // 2
-        while half >= lowest:
-            emit.line("__syncthreads();")
-            with emit.block(f"if (slice < {half})"):
-                others = [
-                    emit.bind(leaf.dtype, f"{name}[threadIdx.x + {half * step}]")
-                    for leaf, name in zip(leaves, shared, strict=True)
-                ]
-                self._fold(partial, others)
-                if half > lowest:
-                    for name, value in zip(shared, partial, strict=True):
-                        emit.line(f"{name}[threadIdx.x] = {value};")
-            half //= 2
 
     def _store(self, partial: list[Expr]) -> None:
         """Fold in the init values, do the elementwise work behind the reduction, and store."""

@@ -110,7 +110,7 @@ template <class T> __device__ inline Complex<T> logistic(Complex<T> a) {
 template <class T> __device__ inline Complex<T> power(Complex<T> a, Complex<T> b) {
   if (a.re == 0 && a.im == 0) {
     if (b.re == 0 && b.im == 0) return {(T)1, (T)0};
-    if (b.re > 0 && b.im == 0) return {(T)0, (T)0};
+    if (b.re > 0) return {(T)0, (T)0};
   }
   return exponential(multiply(b, log(a)));
 }

@@ -44,8 +44,8 @@ template <class To> struct ConvertInt {
   __device__ static C wrap(u64 x) { return rounded<To>((C)x); }
 };
 
-template <class To> struct ConvertFloat {  // narrow floats: through f32, rounded once
-  template <HLO_INTEGER(From)> __device__ static f32 of(From x) { return rounded<To>(to_odd((f64)x)); }
+template <class To> struct ConvertFloat {  // narrow floats: through f32; doubles rounded once
+  template <HLO_INTEGER(From)> __device__ static f32 of(From x) { return rounded<To>((f32)x); }
   __device__ static f32 of(f32 x) { return rounded<To>(x); }
   __device__ static f32 of(f64 x) { return rounded<To>(to_odd(x)); }
   template <class T> __device__ static f32 of(Complex<T> x) { return of(x.re); }

@@ -1,0 +1,63 @@
+"""The dot form for few results: the threads of a team sum one result's products together.
+
+Each thread takes the products at its stride along the contracting dimensions; the sums of the
+threads are folded in pairs. The order is fixed, so that equal inputs give equal bits.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.form import Form, stored
+from hlo2graph.backends.cuda.source import KernelSource, blocks_for
+from hlo2graph.backends.cuda.team import UNROLL, Team
+from hlo2graph.ops.device import Expr
+from hlo2graph.ops.device_products import DotParts, narrowed
+from hlo2graph.ops.expect import written
+
+FEWEST_STEPS = 32
+MOST_RESULTS = 1 << 14  # above this a thread a result, or a tile a block, fills the device
+
+
+def suits_teams(form: Form) -> bool:
+    """There are few results, each of many products."""
+    shape = written(form.instr)
+    steps = prod(DotParts(form.emitter().operands_of(form.instr), form.instr).steps)
+    return steps >= FEWEST_STEPS and 0 < shape.elements <= MOST_RESULTS
+
+
+def dot_rows_kernel(form: Form) -> KernelSource:
+    """Return the kernel of a dot, and of the elementwise work behind it."""
+    emit, shape = form.emitter(), written(form.instr)
+    parts = DotParts(emit.operands_of(form.instr), form.instr)
+    team = Team.for_rows(shape.elements, prod(parts.steps))
+    team.place(emit)
+    total = emit.variable(parts.wide, "{}")
+    with emit.block(f"if (result < {shape.elements})"):
+        _sum(form, emit, parts, team, total)
+
+    def fold(into: list[Expr], values: list[Expr]) -> None:
+        emit.line(f"{into[0]} = hlo::add({into[0]}, {values[0]});")
+
+    team.combine(emit, [parts.wide], [total], fold)
+    with emit.block(f"if (slice == 0 && result < {shape.elements})"):
+        index = emit.element_at("result", shape)
+        value = narrowed(emit.operands_of(form.instr), total, shape.dtype)
+        emit.assume(form.instr.name, index, (value,))
+        for number, leaf in enumerate(form.results):
+            found = emit.leaf(form.computation.root, number, index)
+            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf, found)};")
+    blocks, _, _ = blocks_for(shape.elements, team.lanes)
+    return form.source(emit, blocks, team.threads)
+
+
+def _sum(form: Form, emit: ElementEmitter, parts: DotParts, team: Team, total: Expr) -> None:
+    """Add every so many products to this thread's total."""
+    index = emit.element_at("result", written(form.instr))
+    step, steps = emit.fresh("n"), prod(parts.steps)
+    emit.line(f"#pragma unroll {UNROLL}")
+    head = f"{emit.index_type} {step} = slice; {step} < {steps}; {step} += {team.slices}"
+    with emit.block(f"for ({head})"):
+        along = list(emit.split(step, parts.steps))
+        parts.add(emit.operands_of(form.instr), total, parts.places(index, along))
