@@ -34,7 +34,8 @@ def _solve(dtype: str, left: str, lower: str, transpose: str, unit: str) -> str:
     return module(
         f"""
         raw = {dtype}[2,5,5] parameter(0) b = {dtype}[{dims}] parameter(1)
-        three = {dtype}[] constant({three}) threes = {dtype}[2,5,5] broadcast(three), dimensions={{}}
+        three = {dtype}[] constant({three})
+        threes = {dtype}[2,5,5] broadcast(three), dimensions={{}}
         i = s32[5,5] iota(), iota_dimension=0 j = s32[5,5] iota(), iota_dimension=1
         on = pred[5,5] compare(i, j), direction=EQ
         ons = pred[2,5,5] broadcast(on), dimensions={{1,2}}

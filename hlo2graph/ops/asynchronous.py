@@ -83,7 +83,13 @@ _STRUCTURE = Lowering.STRUCTURE
 
 ASYNCHRONOUS: tuple[OpSpec, ...] = (
     OpSpec(
-        "async-start", (0, None), _infer_start, _start, _ATTRS, lowering=_STRUCTURE, device=INLINED
+        "async-start",
+        (0, None),
+        _infer_start,
+        _start,
+        _ATTRS | {"output_to_operand_aliasing"},
+        lowering=_STRUCTURE,
+        device=INLINED,
     ),
     OpSpec("async-update", 1, _infer_update, _update, _ATTRS, lowering=_STRUCTURE, device=INLINED),
     OpSpec("async-done", 1, _infer_done, _done, _ATTRS, lowering=_STRUCTURE, device=INLINED),

@@ -50,7 +50,21 @@ def converted(x: Array, target: DType) -> Array:
         return np.asarray(widen(x) != 0)
     if source.kind is Kind.FLOAT and target.is_integer:
         return _saturated(widen(x), target)
+    if source.name == "f64" and target.is_float and target.name not in ("f64", "f32", "f16"):
+        return _to_odd(widen(x)).astype(target.numpy)
     return widen(x).astype(target.numpy)
+
+
+def _to_odd(x: Array) -> Array:
+    """Return float64s as float32s whose rounding to a narrower type is that of `x`.
+
+    ml_dtypes rounds to float32 first, to nearest, which makes ties of what is none.
+    """
+    near = x.astype(np.float32)
+    inexact = np.isfinite(near) & (near != x)
+    bits = near.view(np.uint32)
+    towards_zero = bits - (inexact & (np.abs(near) > np.abs(x))).astype(np.uint32)
+    return np.where(inexact, towards_zero | np.uint32(1), bits).astype(np.uint32).view(np.float32)
 
 
 def _saturated(x: Array, target: DType) -> Array:

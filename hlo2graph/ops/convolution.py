@@ -195,7 +195,9 @@ CONVOLUTION = (
                 "feature_group_count",
                 "batch_group_count",
                 "operand_precision",
+                "convolution_kind",
                 "padding_type",
+                "sparsity_config",
             }
         ),
         device=device.convolution,

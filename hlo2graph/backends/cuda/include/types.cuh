@@ -223,9 +223,9 @@ template <> struct Store<f8e8m0fnu> {
   __device__ static f8e8m0fnu of(f32 x) {
     if (!(x > 0) || x > 3.4e38f) return f8e8m0fnu{(u8)255};
     u32 b = bits_as<u32>(x), exponent = b >> 23, mantissa = b & 0x7fffffu;
-    if (exponent == 0) return f8e8m0fnu{(u8)(mantissa > 0x600000u ? 1 : 0)};
-    u32 up = mantissa > 0x400000u || (mantissa == 0x400000u && (exponent & 1u));
-    return f8e8m0fnu{(u8)(exponent + up)};
+    // There is no mantissa to be even: ties go up; next to 0, all that is above does (ml_dtypes).
+    if (exponent == 0) return f8e8m0fnu{(u8)(mantissa > 0x400000u ? 1 : 0)};
+    return f8e8m0fnu{(u8)(exponent + (mantissa >= 0x400000u ? 1u : 0u))};
   }
 };
 template <int E, int M, int B, Special S> struct Store<NarrowFloat<E, M, B, S>> {
