@@ -1,0 +1,84 @@
+"""Random modules: XLA, the program evaluated as written, and every way to plan and run it agree."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+from agreement import arguments_of, run_host
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_modules import random_module
+from xla import run_xla
+
+import hlo2graph as h2g
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.errors import InputError
+from hlo2graph.hlo.printer import format_module
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.program.text import format_plan
+
+WAYS = (
+    {},
+    {"fuse": "default"},
+    {"max_buffer_reuse": -1},
+    {"max_buffer_reuse": 2, "fuse": "default"},
+    {"schedule": "serialize"},
+)
+
+
+def examples(count):
+    return settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def arena(module):
+    return sum(a.size for a in h2g.plan(module).allocations if a.kind == "temp")
+
+
+@examples(60)
+@given(st.integers(0, 2**32))
+def test_every_plan_and_order_gives_the_same_bits(seed):
+    rnd = Random(seed)
+    text = random_module(rnd, rnd.choice((4, 8, 20)))
+    module, args = h2g.parse(text), arguments_of(text)
+    want = run_host(text, [a.copy() for a in args])
+    whole = {"memory_budget": arena(module)}
+    plans = [h2g.plan(module, **options) for options in (*WAYS, whole)]
+    with suppress(InputError):  # half may be less than what is alive at once
+        plans.append(h2g.plan(module, memory_budget=whole["memory_budget"] // 2))
+    for plan in plans:
+        executable = HostExecutable(plan)
+        assert same_bits(executable(*args), want)
+        assert same_bits(executable.run_random(rnd, args), want)
+        assert same_bits(executable.run_parallel(args, 2), want)
+        assert h2g.plan(format_plan(plan)) == plan
+
+
+@examples(25)
+@given(st.integers(0, 2**32))
+def test_xla_gives_the_same_bits(seed):
+    text = random_module(Random(seed))
+    args = arguments_of(text)
+    _, _, body = text.partition("\n")  # aliases are no matter of values
+    assert same_bits(run_host(text, args), run_xla(f"HloModule m\n{body}", args))
+
+
+@examples(60)
+@given(st.integers(0, 2**32))
+def test_a_module_is_printed_as_it_reads(seed):
+    printed = format_module(h2g.parse(random_module(Random(seed))))
+    assert format_module(h2g.parse(printed)) == printed
+
+
+def test_arguments_are_left_as_they_were():
+    text = random_module(Random(5), 20)
+    args = arguments_of(text)
+    before = [a.tobytes() for a in args]
+    HostExecutable(h2g.plan(text))(*args)
+    assert [a.tobytes() for a in args] == before
