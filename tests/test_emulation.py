@@ -17,7 +17,7 @@ from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, tolerance_for
+from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
 
 pytestmark = [
@@ -50,8 +50,14 @@ def programs():
 
 
 def agrees(plan, kernels, skipped=frozenset(), seed: int = 0) -> None:
+    """Require the host's results, and the same bits in another order of blocks and threads."""
     arguments = random_inputs(plan.inputs, seed)
-    got = EmulatedExecutable(plan, kernels)(*arguments)
+    executable = EmulatedExecutable(plan, kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    backwards = executable(*arguments)
+    kernels.run_backwards(False)
+    assert same_bits(got, backwards), "a barrier is missing"
     want = HostExecutable(plan)(*arguments)
     for number, (ours, theirs, bound) in enumerate(zip(got, want, plan.outputs, strict=True)):
         if number not in skipped:
@@ -95,7 +101,7 @@ def test_long_chains_neither_nest_nor_grow():
     plan = plan_of(long_fusion(5000))
     (source,) = kernels_of(plan).values()
     assert source.text.count("\n") < 30000
-    agrees(plan, None)
+    agrees(plan, Kernels([plan]))
 
 
 def test_draws_keep_to_their_distribution():

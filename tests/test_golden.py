@@ -6,17 +6,24 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import GOLDEN, SAMPLES
+from conftest import GOLDEN, REFUSED, SAMPLES
 
 import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.inspect.dot import dot
+from hlo2graph.program.plan import Plan
 
-STAGES = {".hlo": ("module", "program", "plan", "dot"), ".thunks": ("plan", "dot")}
-CASES = [(sample, stage) for sample in SAMPLES for stage in STAGES[sample.suffix]]
+STAGES = {".hlo": ("module", "program", "plan", "dot", "cuda"), ".thunks": ("plan", "dot", "cuda")}
+CASES = [
+    (sample, stage)
+    for sample in SAMPLES
+    for stage in STAGES[sample.suffix]
+    if stage != "cuda" or sample.stem not in REFUSED
+]
 
 
 @cache
-def texts(sample: Path) -> dict[str, str]:
+def texts(sample: Path) -> dict[str, str | None]:
     """Return a sample's text at every stage, planned for the host."""
     seen: dict[str, str] = {}
     target = {"target": "host"} if sample.suffix == ".hlo" else {}
@@ -24,7 +31,17 @@ def texts(sample: Path) -> dict[str, str]:
         sample.read_text(), filename=sample.name, observe=seen.__setitem__, **target
     )
     module = {"module": seen["verify"], "program": seen["place_copies"]} if target else {}
-    return {**module, "plan": seen["plan"], "dot": dot(plan)}
+    return {**module, "plan": seen["plan"], "dot": dot(plan), "cuda": cuda_text(sample, plan)}
+
+
+def cuda_text(sample: Path, plan: Plan) -> str | None:
+    """Return the kernels of a sample that has any: each launch, then its text."""
+    if sample.stem in REFUSED:
+        return None
+    if sample.suffix == ".hlo":
+        plan = hlo2graph.plan(sample.read_text(), target="sm_90", fuse="none")
+    kernels = kernels_of(plan).values()
+    return "\n".join(f"// <<<{k.grid[0]}, {k.threads}>>>\n{k.text}" for k in kernels)
 
 
 def name(sample: Path, stage: str) -> str:

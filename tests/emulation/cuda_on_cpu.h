@@ -2,7 +2,8 @@
 //
 // Blocks run one after another. A block's threads are fibers: each runs until it meets a barrier or
 // a shuffle, then the next one does, so that both work as on a device; shared memory is static,
-// and spoilt before each block. Atomics are plain, since nothing runs at once.
+// and spoilt before each block. Atomics are plain, since nothing runs at once. `run_backwards` turns
+// the order of blocks and threads round: what a barrier is missing for then comes out otherwise.
 #pragma once
 
 #include <math.h>
@@ -41,6 +42,10 @@ struct Block {
 };
 
 inline Block block;
+inline bool backwards = false;  // blocks, and threads between barriers, from the last to the first
+inline unsigned turned(unsigned number, unsigned count) {
+  return backwards ? count - 1 - number : number;
+}
 inline std::vector<unsigned char> dynamic_shared;
 
 inline void enter() {
@@ -54,7 +59,10 @@ inline void yield() { swapcontext(&block.threads[block.current], &block.schedule
 
 inline void run_block(unsigned count, bool cooperative) {
   if (!cooperative) {
-    for (block.current = 0; block.current < count; ++block.current) block.body(block.arguments);
+    for (unsigned t = 0; t < count; ++t) {
+      block.current = turned(t, count);
+      block.body(block.arguments);
+    }
     return;
   }
   const size_t stack_bytes = 64 * 1024;
@@ -71,7 +79,8 @@ inline void run_block(unsigned count, bool cooperative) {
   }
   for (bool alive = true; alive;) {
     alive = false;
-    for (block.current = 0; block.current < count; ++block.current) {
+    for (unsigned t = 0; t < count; ++t) {
+      block.current = turned(t, count);
       if (block.done[block.current]) continue;
       swapcontext(&block.scheduler, &block.threads[block.current]);
       alive = alive || !block.done[block.current];
@@ -87,12 +96,14 @@ inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsi
   block.dim = {threads, 1, 1};
   dynamic_shared.assign(shared_bytes + 16, 0xA5);
   for (unsigned b = 0; b < blocks; ++b) {
-    block.index = {b, 0, 0};
+    block.index = {turned(b, blocks), 0, 0};
     run_block(threads, cooperative);
   }
 }
 
 }  // namespace emulated
+
+extern "C" void run_backwards(int on) { emulated::backwards = on; }
 
 #define gridDim (emulated::block.grid)
 #define blockDim (emulated::block.dim)

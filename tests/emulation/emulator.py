@@ -75,6 +75,10 @@ class Kernels:
     def number(self, plan: Plan) -> int:
         return next(n for n, known in enumerate(self._plans) if known is plan)
 
+    def run_backwards(self, on: bool) -> None:
+        """From now on, take blocks, and threads between barriers, from the last to the first."""
+        self._library.run_backwards(int(on))
+
     def launcher(self, number: int, key: KernelKey, addresses: Sequence[int]):
         source = self._sources[number][key]
         run = self._library[f"run_{source.name}"]
