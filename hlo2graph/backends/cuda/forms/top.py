@@ -1,12 +1,13 @@
-"""The top-k form: the best so far in the lower half of a window, what comes next in the upper.
+"""The top-k form: a block takes a row.
 
-Each block takes a row. Where k is more than half a window, each thread instead counts how many
-elements go before its own.
+For a small k the block looks k times for the best element behind the one found last. For a larger
+one the best so far are in the lower half of a window and what comes next in the upper. Where k is
+more than half a window, each thread counts how many elements go before its own.
 """
 
 from __future__ import annotations
 
-from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
 from hlo2graph.backends.cuda.forms.sort import WIDEST, threads_for, window_size
@@ -15,12 +16,18 @@ from hlo2graph.ops.device import Expr, Index
 
 POSITION_BYTES = 4
 RANK_THREADS = 256
+FEW = 16  # best elements that are looked for one by one
+WARP = 32
 
 
 def top_k_kernel(form: Form) -> KernelSource:
     """Return the kernel of a topk: values and where they stand, equals in order."""
     shape, k = form.shape(0), form.results[0].dims[-1]
     emit, rows = form.emitter(), shape.elements // shape.dims[-1] if shape.dims[-1] else 0
+    if 0 < k <= FEW:
+        threads = min(RANK_THREADS, WARP * max(1, -(-shape.dims[-1] // (2 * WARP))))
+        _by_rounds(form, emit, k, threads)
+        return form.source(emit, max(1, rows), threads)
     if k > WIDEST // 2:
         return _by_rank(form, emit, k)
     least = window_size(2 * k, shape.dtype.size + POSITION_BYTES)
@@ -28,6 +35,46 @@ def top_k_kernel(form: Form) -> KernelSource:
     threads = threads_for(window)
     _by_windows(form, emit, window, threads)
     return form.source(emit, max(1, rows), threads)
+
+
+def _by_rounds(form: Form, emit: ElementEmitter, k: int, threads: int) -> None:
+    shape, operand, sign = form.shape(0), form.instr.operands[0], _sign(form)
+    row = emit.split(emit.integer(block_index(emit)), shape.dims[:-1])
+    kind = f"decltype(hlo::total_order({compute_type(shape.dtype)}{{}}))"
+    warps = threads // WARP
+    emit.line(f"typedef {kind} Key;")
+    emit.line(f"__shared__ Key keys[{warps}];")
+    emit.line(f"__shared__ int places[{warps}];")
+    emit.line("Key last = {};")
+    emit.line("int last_place = -1;")
+    with emit.block("const auto before = [](Key a, int p, Key b, int q) -> bool", ";"):
+        emit.line(f"return q < 0 || a {sign} b || (a == b && p < q);")
+    with emit.block(f"for (int round = 0; round < {k}; ++round)"):
+        emit.line("Key key = {};")
+        emit.line("int place = -1;")
+        with emit.block(f"for (int at = threadIdx.x; at < {shape.dims[-1]}; at += {threads})"):
+            value = emit.leaf(operand, 0, (*row, "at"))
+            emit.line(f"const Key found = hlo::total_order({value});")
+            behind = "(last_place < 0 || before(last, last_place, found, at)) && at != last_place"
+            emit.line(f"const bool is_better = {behind} && before(found, at, key, place);")
+            emit.line("if (is_better) key = found, place = at;")
+        with emit.block(f"for (int delta = {WARP // 2}; delta; delta /= 2)"):
+            emit.line("const Key other = hlo::shuffle_down(key, delta);")
+            emit.line("const int other_place = hlo::shuffle_down(place, delta);")
+            wins = "other_place >= 0 && before(other, other_place, key, place)"
+            emit.line(f"if ({wins}) key = other, place = other_place;")
+        emit.line(f"const int warp = threadIdx.x / {WARP};")
+        emit.line(f"if (threadIdx.x % {WARP} == 0) keys[warp] = key, places[warp] = place;")
+        emit.line("__syncthreads();")
+        emit.line("key = keys[0], place = places[0];")
+        with emit.block(f"for (int w = 1; w < {warps}; ++w)"):
+            wins = "places[w] >= 0 && before(keys[w], places[w], key, place)"
+            emit.line(f"if ({wins}) key = keys[w], place = places[w];")
+        emit.line("__syncthreads();")
+        emit.line("last = key, last_place = place;")
+        with emit.block("if (threadIdx.x == 0)"):
+            value = emit.leaf(operand, 0, (*row, "place"))
+            _store(form, emit, (*row, "round"), stored(shape, value), "place")
 
 
 def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> None:
