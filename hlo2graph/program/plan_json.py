@@ -1,5 +1,16 @@
 """A Plan as JSON: what `plan --json` prints.
 
+Schema `hlo2graph.plan`, version 1; offsets and sizes in bytes:
+
+    schema       {"name": "hlo2graph.plan", "version": 1}
+    module, target, fuse: strings
+    allocations  [{"index", "size", "kind"}]; kind: parameter, constant, live-out, temp
+    thunks       [{"id", "kind", "name", "reads": [SLICE], "writes": [SLICE], "hlo": string or null,
+                  "computations": {"condition", "body", "branch_0", ...: {"thunks", "edges"}}}]
+    edges        [{"src", "dst", "hazard", "allocation", "offset", "size"}]; src and dst: ids
+    stats        {"nodes", "edges", "width", "critical_path", "arena_bytes", "lower_bound_bytes"}
+    SLICE        {"allocation", "offset", "size"}
+
 Thunk ids are those of the plan's text without the `t`, allocation indices are the plan's own, in
 nested sequences too. A loop's reads and writes are the union over what is inside.
 """
