@@ -10,6 +10,7 @@ from hlo2graph.errors import InputError
 from hlo2graph.hlo import DTYPES, Literal, Shape
 from hlo2graph.program import buffers_inplace
 from hlo2graph.program.buffers import assign_buffers
+from hlo2graph.program.buffers_space import Block, Space
 from hlo2graph.program.thunks import (
     Alias,
     Conditional,
@@ -347,3 +348,16 @@ def test_assignment_is_the_same_every_time():
     assert assign_buffers(program, max_buffer_reuse=1) == assign_buffers(
         program, max_buffer_reuse=1
     )
+
+
+def test_blocks_spent_too_often_are_not_looked_at():
+    """Thousands may be: a search that met each would make planning quadratic."""
+    spent = [Block(k, k + 1, 1 << k, spent=1) for k in range(3)]
+    fresh, newer = Block(8, 16, 1 << 3), Block(16, 24, 1 << 4)
+    space = Space(1, [*spent, fresh, newer])
+    assert space.unspent() == [fresh, newer]
+    space.take([fresh], 8, 12)
+    assert space.unspent() == [fresh._replace(start=12), newer]
+    space.take([fresh._replace(start=12), newer], 12, 24)
+    assert space.unspent() == []
+    assert Space(-1, spent).unspent() == spent

@@ -67,7 +67,7 @@ class _Placer:
         self.made = Placement()
 
     def run(self) -> None:
-        space = Space()
+        space = Space(self.policy.reuse)
         if self.policy.offsets is not None:
             ends = (self.policy.offsets[t.order] + t.size for t in self.model.temps)
             self.made.size = max(ends, default=0)
@@ -157,7 +157,7 @@ class _Placer:
     def _out_of_order(self, temp: Temp, order: PartialOrder, space: Space) -> Iterator[_Choice]:
         """Yield the ways to take bytes that data flow does not free."""
         row = order.ancestors(len(order) - 1)
-        allowed = {b.start: b for b in space.unspent(self.policy.reuse)}
+        allowed = {b.start: b for b in space.unspent()}
         allowed.update((b.start, b) for b in space.ordered(row))
         for run in runs(allowed.values()):
             for first in range(len(run)):
@@ -181,7 +181,7 @@ class _Placer:
         top = self.made.size
         used: list[tuple[int, int]] = []
         for child in inside:
-            below = Space([*lent, Block(top, self.made.size, 0)])
+            below = Space(self.policy.reuse, [*lent, Block(top, self.made.size, 0)])
             _, touched = self._sequence(child, below)
             used += touched
         for block, _ in taken:

@@ -38,11 +38,16 @@ class Block(NamedTuple):
 
 
 class Space:
-    """The free blocks of one sequence, found by the last thunk that used each or by address."""
+    """The free blocks of one sequence, found by the last thunk that used each or by address.
 
-    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+    reuse: how often bytes may be handed over out of order, -1 any number of times.
+    """
+
+    def __init__(self, reuse: int, blocks: Iterable[Block] = ()) -> None:
+        self._reuse = reuse
         self._by_last: dict[int, list[Block]] = {}  # 0: not used in this sequence; p + 1: by p
         self._last = 0  # a bit for each key
+        self._unspent = 0  # a bit for each key that has a block to hand over out of order
         self._starts: list[int] = []
         self._at: dict[int, Block] = {}
         for block in blocks:
@@ -54,6 +59,8 @@ class Space:
             last = block.mask.bit_length()
             self._by_last.setdefault(last, []).append(block)
             self._last |= 1 << last
+            if self._may_reuse(block):
+                self._unspent |= 1 << last
             insort(self._starts, block.start)
             self._at[block.start] = block
 
@@ -65,6 +72,8 @@ class Space:
             rest.remove(block)
             if not rest:
                 self._last &= ~(1 << last)
+            if not any(self._may_reuse(b) for b in rest):
+                self._unspent &= ~(1 << last)
             del self._starts[bisect_left(self._starts, block.start)]
             del self._at[block.start]
             self.add(block._replace(end=min(block.end, start)))
@@ -83,16 +92,19 @@ class Space:
                 if not block.debts and block.mask & row == block.mask:
                     yield block
 
-    def unspent(self, times: int) -> list[Block]:
-        """Return blocks handed over out of order less than `times` times, the first used first."""
+    def unspent(self) -> list[Block]:
+        """Return blocks that may be handed over out of order once more, the first used first."""
         found: list[Block] = []
-        waiting = self._last
+        waiting = self._unspent
         while waiting and len(found) < CONSIDERED:
             lowest = waiting & -waiting
             waiting ^= lowest
             blocks = self._by_last[lowest.bit_length() - 1]
-            found += (b for b in blocks if times < 0 or b.spent < times)
+            found += (b for b in blocks if self._may_reuse(b))
         return found
+
+    def _may_reuse(self, block: Block) -> bool:
+        return self._reuse < 0 or block.spent < self._reuse
 
     def within(self, start: int, end: int) -> tuple[Block, ...]:
         """Return the blocks that have bytes of [start, end), by address."""
