@@ -316,18 +316,23 @@ def test_elided_literals_are_unknown() -> None:
         ("slice(x), slice={[0:4], [1:9:2]}", "slice", (SliceDim(0, 4), SliceDim(1, 9, 2))),
         ("pad(x, y), padding=0_1x-2_3_1", "padding", (PaddingDim(0, 1), PaddingDim(-2, 3, 1))),
         (
-            "convolution(x, y), window={size=3x1 pad=1_2x0_0 rhs_reversal=1x0}",
+            "convolution(x, y), dim_labels=b01f_01io->b01f, "
+            "window={size=3x1 pad=1_2x0_0 rhs_reversal=1x0}",
             "window",
             Window((WindowDim(3, 1, 1, 2, reversal=True), WindowDim(1))),
         ),
-        ("convolution(x, y), window={}", "window", Window(())),
+        ("convolution(x, y), window={}, dim_labels=bf_io->bf", "window", Window(())),
         (
             "convolution(x, y), dim_labels=b01f_01io->b01f",
             "dim_labels",
             DimLabels("b01f", "01io", "b01f"),
         ),
         (r'custom-call(x), custom_call_target="a\"\n\303\251"', "custom_call_target", 'a"\né'),
-        ("custom-call(x), literal=s32[2] {1, 2}", "literal", Raw("s32[2] {1, 2}")),
+        (
+            "custom-call(x), custom_call_target='a', literal=s32[] 3",
+            "literal",
+            Raw("s32[] 3"),
+        ),
         ("negate(x), backend_config=\"a}\\\"\"", "backend_config", Raw('"a}\\""')),
         (
             "negate(x), backend_config={\"a\": [1, {\"b\": \"}\"}, {\"c\": {\"d\": {}}}]}",
@@ -336,7 +341,11 @@ def test_elided_literals_are_unknown() -> None:
         ),
         ("negate(x), sharding={devices=[2,1]<=[2]}", "sharding", Raw("{devices=[2,1]<=[2]}")),
         ("negate(x), control-predecessors={%x, y}", "control-predecessors", ("x", "y")),
-        ("all-gather(x), replica_groups=[1,2]<=[2]T(0)", "replica_groups", Raw("[1,2]<=[2]T(0)")),
+        (
+            "all-gather(x), dimensions={0}, replica_groups=[1,2]<=[2,1]T(1,0)",
+            "replica_groups",
+            Raw("[1,2]<=[2,1]T(1,0)"),
+        ),
         (
             "custom-call(x), custom_call_target=\"f\", operand_layout_constraints={f32[4]{0}}",
             "operand_layout_constraints",

@@ -110,7 +110,7 @@ class InstructionReader:
         elif opcode in HOLDS_LITERAL:
             self._context.refuse(f"expected a value in {opcode}()", call.opcode)
         if why := missing(opcode, attrs, len(operands)):
-            self._context.refuse(why, call.opcode)
+            raise ParseError(why, span)
         if shape is None or opcode not in OPS:
             unfinished = Instruction(
                 name, opcode, shape or _UNWRITTEN, operands, attrs, payload, span

@@ -40,7 +40,9 @@ _LAYOUT = r"\{\s*+(?=[\d:])[\d,\s]*+(?::[^{}]*+)?\}"
 ARRAY = rf"[a-z][a-z0-9]*+\[[^\[\]{{}}()\";%]*+\](?>\s*+{_LAYOUT})?+"
 _PLAIN = r"(?>[^\s,(){}\[\]\"'/]++|/(?![/*]))++"
 _MIXED = rf"(?>{_PLAIN}|\[[^\[\]]*+\]|\([^()]*+\)|{_BRACES})++(?![\[({{\"'])"  # [1,2]<=[2]
-_VALUE = rf"(?>{_BRACES}|{_STRING}|{_MIXED})"
+_IOTA = rf"\[[^\[\]]*+\]{W}<={W}\[[^\[\]]*+\](?>{W}T\([^()]*+\))?+"
+_MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\([^()]*+\))?+{W}{_FLAT}"
+_VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
 _CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)
 

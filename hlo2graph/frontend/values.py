@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from hlo2graph.frontend.raw import check_raw
 from hlo2graph.frontend.scan import Fault, blank_comments, closing, shown, skip_blank
 from hlo2graph.frontend.shapes import ShapeReader
+from hlo2graph.frontend.words import WORDS, choose
 from hlo2graph.hlo import (
     KINDS,
     Attribute,
@@ -28,6 +30,7 @@ _LABELS = re.compile(r"([0-9bf?]*)_([0-9io?]*)->([0-9bf?]*)")
 _SLICE = re.compile(r"\[\s*(\d+)\s*:\s*(\d+)\s*(?::\s*(\d+)\s*)?\]", re.ASCII)
 _PAD = re.compile(r"(-?\d+)_(-?\d+)(?:_(\d+))?", re.ASCII)
 _WINDOW = re.compile(r"(\w+)=(\S+)")
+_PAIRS = re.compile(r"\{\s*+\{")  # a list for each pair of a collective-permute
 _LONGEST_INT = 20  # characters of a number of 64 bits
 
 
@@ -39,6 +42,12 @@ def read_value(name: str, text: str, shapes: ShapeReader) -> Attribute:
     """
     kind = KINDS[name]
     if kind is AttrKind.RAW:
+        check_raw(name, blank_comments(text).strip())
+        return Raw(text)
+    if kind is AttrKind.WORD and name in WORDS:
+        return choose(name, blank_comments(text).rstrip())
+    if name == "slice_sizes" and _PAIRS.match(text):
+        check_raw(name, blank_comments(text).strip())
         return Raw(text)
     if kind is AttrKind.SHAPE:
         return shapes(text)
@@ -120,7 +129,7 @@ def _name(text: str, what: str) -> str:
 def _names(what: str) -> Callable[[str], tuple[str, ...]]:
     def read(text: str) -> tuple[str, ...]:
         if not text.startswith("{"):
-            return (_name(text, f"{what}s in braces"),)
+            raise Fault(f"expected {what}s in braces, found {shown(text)}", 0, len(text))
         return tuple(_name(part.strip(), f"{what}'s name") for part in _items(text))
 
     return read

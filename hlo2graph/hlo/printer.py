@@ -10,6 +10,7 @@ from hlo2graph.hlo.attributes import (
     AttrKind,
     DimLabels,
     PaddingDim,
+    Raw,
     SliceDim,
     Window,
     WindowDim,
@@ -69,7 +70,7 @@ def format_instruction(instruction: Instruction) -> str:
 
 def format_attribute(name: str, value: Attribute) -> str:
     """Return the text of an attribute's value."""
-    return _FORMATS[KINDS[name]](value)
+    return value if isinstance(value, Raw) else _FORMATS[KINDS[name]](value)
 
 
 def _operands(names: Iterable[str]) -> str:

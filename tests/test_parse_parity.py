@@ -1,0 +1,152 @@
+"""What XLA's parser takes and what it refuses, by XLA's own word where it can be asked."""
+
+import pytest
+from jax._src.lib import xla_client as xc
+
+from hlo2graph import parse
+from hlo2graph.errors import ParseError
+from hlo2graph.hlo.printer import format_module
+
+_TEXT = """\
+HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+same { ROOT a = f32[4,6] parameter(0) }
+ENTRY e {
+  x = f32[4,6] parameter(0)
+  y = f32[4,6] parameter(1)
+  zero = f32[] constant(0)
+  ROOT r = f32[4,6] %s
+}
+"""
+_ADD, _REDUCE = "add(x, y), ", "all-reduce(x), to_apply=sum, "
+_CALL, _DOT = "custom-call(x), custom_call_target='t', ", "dot(x, y), "
+
+TAKEN = [
+    *(
+        f"{_ADD}sharding={{{text}}}"
+        for text in (
+            "",
+            "{replicated},{maximal device=1}",
+            " replicated ",
+            "replicated metadata={op_name='a'} shard_as 1",
+            "maximal device=0",
+            "maximal devices=[1,1]0",
+            "device=1 maximal",
+            "devices=[2,1]0, 1",
+            "devices=[2,1,2]<=[4] last_tile_dim_replicate",
+            "devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual}",
+            "mesh['x'=2,'y'=2], [{'x'}, {}]",
+        )
+    ),
+    *(
+        f"{_REDUCE}replica_groups={text}"
+        for text in (
+            "{}",
+            "{{0,1}, {2}}",
+            "[2,4]<=[8]",
+            "[ 2,4 ] <= [4,2] T(1,0)",
+            "mesh['a'=2,'b'=4] {'a','b'}",
+            "mesh['a'=2,'b'=4], device_ids=([8]) {'a'}",
+            "mesh['a'=4]{'a':(1)2}",
+        )
+    ),
+    *(
+        f"{_ADD}metadata={{{text}}}"
+        for text in (
+            "op_name='a', source_line=1",
+            ",op_name='a'op_type='b'",
+            "profile_type={1} stack_frame_id=-1",
+        )
+    ),
+    *(
+        f"{_ADD}origin={{{text}}}"
+        for text in ("", "{}", "{'a' {0}}", "({'a'}, ({'b' {1,2}}, {}))", "[synthetic_call]")
+    ),
+    f"{_ADD}frontend_attributes={{a='b',c={{d={{e=1}}}}}}",
+    f"{_ADD}statistics={{visualizing_index=1,stat-0=-33.5}}",
+    f"{_ADD}backend_config={{'a':[1]}}",
+    f"{_DOT}operand_precision={{HIGH,default}}",
+    f"{_DOT}algorithm=dot_bf16_bf16_f32_x9",
+    f"{_CALL}output_to_operand_aliasing={{{{}}: (0, {{}})}}",
+    f"{_CALL}api_version=API_VERSION_TYPED_FFI",
+    "convolution(x, y), dim_labels=bf_io->bf, convolution_kind=fprop",
+    "exponential(x), result_accuracy={mode=HIGHEST}",
+    "exponential(x), result_accuracy={tolerance={rtol=0.1,atol=0,ulps=10}}",
+    "collective-permute(x, y, zero, zero), source_target_pairs={{0,1}}, slice_sizes={{1,2}}",
+]
+REFUSED = [
+    *(
+        f"{_ADD}sharding={text}"
+        for text in (
+            "replicated",
+            "{bogus}",
+            "{maximal}",
+            "{devices=[2,1]}",
+            "{devices=[2,1]0}",
+            "{devices=[2,1]<=[1,2]}",
+            "{replicated devices=[2,1]0,1}",
+            "{replicated, maximal}",
+            "{{replicated} {replicated}}",
+            "{{replicated},}",
+        )
+    ),
+    *(
+        f"{_REDUCE}replica_groups={text}"
+        for text in ("{0,1}", "{{a}}", "[2]<=[2]", "[2,4]<=[8]T(0)", "[2,4]", "<=[8]", "{{0},}")
+    ),
+    *(
+        f"{_ADD}metadata={text}"
+        for text in ("a", "{bogus='a'}", "{op_name=a}", "{op_name='a' op_name='b'}")
+    ),
+    *(f"{_ADD}origin={text}" for text in ("{v}", "[synthetic_call]", "{'a'}", "{{'a', 'b'}}")),
+    *(f"{_ADD}frontend_attributes={text}" for text in ("{a=b}", "{a='b' c='d'}", "{a='b',}")),
+    f"{_ADD}statistics={{a=b}}",
+    f"{_ADD}backend_config=3",
+    f"{_ADD}control-predecessors=x",
+    f"{_DOT}operand_precision={{bogus}}",
+    f"{_DOT}algorithm=bogus",
+    f"{_CALL}output_to_operand_aliasing={{{{}}: 0}}",
+    f"{_CALL}called_computations=sum",
+    f"{_CALL}schedule=LATEST",
+    "exponential(x), result_accuracy={mode=bogus}",
+    "collective-permute(x), source_target_pairs={{0}}",
+    "compare(x, y), direction=lt",
+    "compare(x, y)",
+    "fusion(x), kind=kBogus, calls=same",
+    "fusion(x), kind=kLoop",
+    "fft(x), fft_type=XFFT, fft_length={6}",
+    "conditional(zero, x, y)",
+    "conditional(zero, x, y), true_computation=same",
+    "while(x), body=same",
+    "reduce(x, zero), to_apply=sum",
+    "slice-start(x)",
+    "custom-call(x)",
+    "add(x)",
+    "negate(x, y)",
+]
+
+
+def _xla_takes(text: str) -> bool:
+    try:
+        xc.hlo.hlo_module_from_text(text)
+    except RuntimeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("line", TAKEN)
+def test_taken(line: str) -> None:
+    text = _TEXT % line
+    assert _xla_takes(text)
+    printed = format_module(parse(text, verify=False))
+    assert xc.hlo.hlo_module_from_text(printed).to_string() == (
+        xc.hlo.hlo_module_from_text(text).to_string()
+    )
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_refused(line: str) -> None:
+    text = _TEXT % line
+    assert not _xla_takes(text)
+    with pytest.raises(ParseError):
+        parse(text, verify=False)
