@@ -6,10 +6,11 @@ import pytest
 
 from hlo2graph.errors import UnsupportedError, VerifyError
 from hlo2graph.frontend import parse
-from hlo2graph.hlo import Computation, Instruction, Module, Shape
+from hlo2graph.hlo import Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.hlo.dtype import F32
 from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
+from hlo2graph.program.lower_calls import part_range
 from hlo2graph.program.lower_sequence import DEEPEST
 from hlo2graph.program.thunks import (
     Alias,
@@ -747,3 +748,13 @@ def test_two_random_draws_are_two_kernels():
         "y = f32[8] rng(a, b), distribution=rng_uniform\nROOT t = (f32[8], f32[8]) tuple(x, y)"
     )
     assert len({thunk.computation for thunk in program.body.thunks}) == 2
+
+
+def test_a_tuple_knows_where_the_leaves_of_its_parts_begin():
+    leaf = Shape(F32, (4,))
+    inner = TupleShape((leaf, TupleShape(()), leaf))
+    outer = TupleShape((TupleShape(()), inner, leaf, inner))
+    assert outer.starts == (0, 0, 2, 3)
+    assert outer.leaf_count == len(list(outer.leaves())) == 5
+    assert [part_range(outer, i) for i in range(4)] == [(0, 0), (0, 2), (2, 3), (3, 5)]
+    assert (leaf.leaf_count, TupleShape(()).depth, inner.depth, outer.depth) == (1, 1, 2, 3)

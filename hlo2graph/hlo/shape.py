@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from typing import TypeAlias
 
@@ -62,6 +62,11 @@ class Shape:
         return f"{self.dtype}[{','.join(dims)}]"
 
     @property
+    def leaf_count(self) -> int:
+        """Number of array shapes inside: one."""
+        return 1
+
+    @property
     def rank(self) -> int:
         """Number of dimensions."""
         return len(self.dims)
@@ -94,16 +99,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class TupleShape:
-    """A tuple of shapes."""
+    """A tuple of shapes. `starts` has the number of the first leaf of each part."""
 
     parts: tuple[AnyShape, ...]
+    starts: tuple[int, ...] = field(init=False, compare=False, repr=False, default=())
     leaf_count: int = field(init=False, compare=False, repr=False, default=0)
     depth: int = field(init=False, compare=False, repr=False, default=1)  # of tuples in tuples
 
     def __post_init__(self) -> None:
-        tuples = [part for part in self.parts if isinstance(part, TupleShape)]
-        leaves = len(self.parts) - len(tuples) + sum(part.leaf_count for part in tuples)
-        object.__setattr__(self, "leaf_count", leaves)
+        ends = tuple(accumulate(part.leaf_count for part in self.parts))
+        tuples = (part for part in self.parts if isinstance(part, TupleShape))
+        object.__setattr__(self, "starts", (0, *ends[:-1]))
+        object.__setattr__(self, "leaf_count", ends[-1] if ends else 0)
         object.__setattr__(self, "depth", 1 + max((part.depth for part in tuples), default=0))
 
     def __str__(self) -> str:

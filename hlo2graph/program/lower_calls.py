@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.errors import UnsupportedError, VerifyError
-from hlo2graph.hlo import AnyShape, Computation, Instruction, Module, Shape, TupleShape
+from hlo2graph.hlo import AnyShape, Computation, Instruction, Module, TupleShape
 from hlo2graph.hlo.module import CALLING_ATTRS
 from hlo2graph.ops import OPS
 
@@ -114,16 +114,11 @@ def _calls_of(computation: Computation) -> Iterator[tuple[Instruction, str]]:
     return ((i, callee) for i in computation.instructions for callee in called(i))
 
 
-def leaf_count(shape: AnyShape) -> int:
-    """Return the number of array leaves, tokens included."""
-    return 1 if isinstance(shape, Shape) else sum(map(leaf_count, shape.parts))
-
-
 def part_range(shape: AnyShape, index: int) -> tuple[int, int]:
     """Return which leaves of a tuple are its part `index`: [first, last)."""
     assert isinstance(shape, TupleShape)
-    first = sum(map(leaf_count, shape.parts[:index]))
-    return first, first + leaf_count(shape.parts[index])
+    first = shape.starts[index]
+    return first, first + shape.parts[index].leaf_count
 
 
 def _passed(computation: Computation, known: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -132,15 +127,15 @@ def _passed(computation: Computation, known: Mapping[str, tuple[int, ...]]) -> t
     starts: dict[str, int] = {}
     for parameter in computation.parameters:
         starts[parameter.name] = first
-        first += leaf_count(parameter.shape)
+        first += parameter.shape.leaf_count
     env: dict[str, tuple[int, ...]] = {}
     for instr in computation.instructions:
         operands = [env[o] for o in instr.operands]
         env[instr.name] = (
-            tuple(range(starts[instr.name], starts[instr.name] + leaf_count(instr.shape)))
+            tuple(range(starts[instr.name], starts[instr.name] + instr.shape.leaf_count))
             if instr.opcode == "parameter"
             else _moved(instr, operands, computation, known)
-            or (_COMPUTED,) * leaf_count(instr.shape)
+            or (_COMPUTED,) * instr.shape.leaf_count
         )
     return env[computation.root]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from hlo2graph.hlo import Computation, DType, Instruction, Kind, Literal
-from hlo2graph.program.lower_calls import leaf_count, part_range
+from hlo2graph.program.lower_calls import part_range
 from hlo2graph.program.lower_leaf import Leaves
 
 _KNOWN = re.compile(r'known_trip_count\\?"\s*:\s*\{\s*\\?"n\\?"\s*:\s*\\?"?(\d{1,18})\b')
@@ -185,7 +185,7 @@ class _Follow:
             first, _ = part_range(computation[instr.operands[0]].shape, index)
             return instr.operands[0], first + leaf
         for operand in instr.operands[:-1]:
-            count = leaf_count(computation[operand].shape)
+            count = computation[operand].shape.leaf_count
             if leaf < count:
                 return operand, leaf
             leaf -= count
