@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal
 from hlo2graph.backends.cuda.literals import array_words, scalar_of
 from hlo2graph.backends.cuda.places import Places
+from hlo2graph.backends.cuda.tuples import first_leaf, part_of, width_of
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
 from hlo2graph.ops import OPS
@@ -29,6 +30,7 @@ STRUCTURE = frozenset(
 """What kernels hold of a program's structure: the emitter itself walks through it."""
 
 CALLS_EACH = 10
+DEEPEST_INDENT = 40  # or the text of deep nests grows with the square of their depth
 
 _Key = tuple[int, str, Index, int]
 
@@ -110,7 +112,7 @@ class ElementEmitter:
 
     def line(self, text: str) -> None:
         """Write one statement."""
-        self.lines.append("  " * self._depth + text)
+        self.lines.append("  " * min(self._depth, DEEPEST_INDENT) + text)
         if len(self.lines) > MOST_LINES:
             computation = self._frames[0].computation
             raise UnsupportedError(
@@ -159,7 +161,7 @@ class ElementEmitter:
 
     def leaves(self, name: str, index: Index) -> tuple[Expr, ...]:
         """Return the element at `index` of each array leaf of an instruction."""
-        width = _width(self._frames[-1].computation[name])
+        width = width_of(self._frames[-1].computation[name])
         return tuple([self.leaf(name, number, index) for number in range(width)])
 
     def leaf(self, name: str, number: int, index: Index) -> Expr:
@@ -230,10 +232,10 @@ class ElementEmitter:
             case "fusion" | "call":
                 return self._walk_into(frame, instr, number, index)
             case "tuple":
-                operand, number = _part(frame.computation, instr, number)
+                operand, number = part_of(frame.computation, instr, number)
                 return self.leaf(operand, number, index)
             case "get-tuple-element":
-                number += _first_leaf(frame.computation[instr.operands[0]], instr)
+                number += first_leaf(frame.computation[instr.operands[0]], instr)
             case _:
                 pass
         return self.leaf(instr.operands[0], number, index)
@@ -319,27 +321,6 @@ class _Operands:
 
     def operand(self, operand: int, index: Index = ()) -> Expr:
         return self._emitter.leaf(self._instr.operands[operand], 0, index)
-
-
-def _width(instr: Instruction) -> int:
-    return 1 if isinstance(instr.shape, Shape) else len(tuple(instr.shape.leaves()))
-
-
-def _part(computation: Computation, instr: Instruction, number: int) -> tuple[str, int]:
-    """Return which operand of a tuple holds its leaf `number`, and which leaf of it that is."""
-    for operand in instr.operands:
-        width = _width(computation[operand])
-        if number < width:
-            return operand, number
-        number -= width
-    raise AssertionError("a tuple has as many leaves as its operands")
-
-
-def _first_leaf(whole: Instruction, element: Instruction) -> int:
-    """Return the number of the first leaf that a get-tuple-element takes of `whole`."""
-    number = element.attrs["index"]
-    assert isinstance(number, int)
-    return sum(len(tuple(part.leaves())) for part in getattr(whole.shape, "parts", ())[:number])
 
 
 def _is_pointwise(instr: Instruction) -> bool:

@@ -12,6 +12,7 @@ from hlo2graph.errors import Note, Span, UnsupportedError
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import NoDevice, OwnKernel, device_of
+from hlo2graph.ops.evaluate import unsupported
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Collective, Kernel, Library
 
@@ -29,7 +30,10 @@ def check_support(plan: Plan) -> None:
         if name not in known:
             computation = plan.computations[name]
             own = own_root(computation)
-            known[name] = list(_refused(plan.computations, computation, own))
+            refused = unsupported(plan.computations, name)
+            named = {id(instr) for instr, _ in refused}
+            device = _refused(plan.computations, computation, own)
+            known[name] = [*refused, *(pair for pair in device if id(pair[0]) not in named)]
         for instr, reason in known[name]:
             found.setdefault((_kind(instr), reason), []).append(instr.span or thunk.span)
     if not found:
@@ -59,10 +63,7 @@ def _refused(
 
 def device_reason(instr: Instruction, own: Instruction | None) -> str | None:
     """Return why `instr` cannot be part of a kernel that belongs to `own`; None where it can."""
-    spec = OPS[instr.opcode]
-    if reason := spec.why_not(instr):
-        return reason
-    match device_of(spec.device, instr):
+    match device_of(OPS[instr.opcode].device, instr):
         case NoDevice(reason):
             return reason
         case OwnKernel(form) if instr is not own:
