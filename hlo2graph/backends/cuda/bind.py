@@ -65,11 +65,13 @@ class Functions:
     """Loaded kernels by C++ name; the modules are unloaded with the object."""
 
     def __init__(self, units: Several[Compiled], sources: Mapping[str, KernelSource]) -> None:
+        """Load what compile_kernels made of `sources`, in their order."""
         self._modules: list[Any] = []
         self._sources = sources
         self._found: dict[str, Any] = {}
         for unit in units:
             self._modules.append(call(cuda.cuModuleLoadData, unit.cubin, doing="loading kernels"))
+        self._unit = {name: at // KERNELS_PER_UNIT for at, name in enumerate(sources)}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._found:
@@ -77,17 +79,14 @@ class Functions:
         return self._found[name]
 
     def _find(self, name: str) -> Any:
-        for module in self._modules:
-            status, function = cuda.cuModuleGetFunction(module, name.encode())
-            if status == cuda.CUresult.CUDA_SUCCESS:
-                source = self._sources.get(name)
-                if source is not None and source.shared_bytes > STATIC_SHARED:
-                    attribute = cuda.CUfunction_attribute
-                    which = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                    bytes_ = source.shared_bytes
-                    call(cuda.cuFuncSetAttribute, function, which, bytes_, doing=f"for {name}")
-                return function
-        raise AssertionError(f"no module has the kernel {name}")
+        module = self._modules[self._unit.get(name, -1)]  # the last has what belongs to no HLO
+        doing = f"for {name}"
+        function = call(cuda.cuModuleGetFunction, module, name.encode(), doing=doing)
+        source = self._sources.get(name)
+        if source is not None and source.shared_bytes > STATIC_SHARED:
+            which = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            call(cuda.cuFuncSetAttribute, function, which, source.shared_bytes, doing=doing)
+        return function
 
     def __del__(self) -> None:
         if cuda is not None:
