@@ -186,6 +186,34 @@ PROGRAMS: dict[str, str] = {
             "i = s32[] parameter(1) b = f32[] parameter(2)",
         ),
     ),
+    "scatter-wide-rows": _scatter(
+        "40,600",
+        "9,1",
+        "9,600",
+        "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1",
+        "add",
+    ),
+    "topk-few-halves": module(
+        "x = f16[3,900] parameter(0) ROOT r = (f16[3,2], s32[3,2]) topk(x), k=2, largest=true"
+    ),
+    "topk-few-ties": module(
+        "x = u4[5,70] parameter(0) ROOT r = (u4[5,6], s32[5,6]) topk(x), k=6, largest=false"
+    ),
+    "dot-one-row": _dot("f32", "1,300]", "300,50]", "1,50]", PLAIN),
+    "dot-one-column": _dot("bf16", "70,200]", "200,1]", "70,1]", PLAIN),
+    "dot-few-results": _dot("c64", "2,64]", "64,3]{0,1}", "2,3]", PLAIN),
+    "dot-long-sum": _dot("f32", "3,2000]", "2000,2]", "3,2]", PLAIN),
+    "reduce-to-one": module(
+        "x = f32[70,90] parameter(0) z = f32[] constant(0.5) ROOT r = f32[] reduce(x, z), "
+        "dimensions={0,1}, to_apply=add",
+        ADD,
+    ),
+    "reduce-columns": module(
+        "x = f32[300,5] parameter(0) z = f32[] constant(0.5) ROOT r = f32[5] reduce(x, z), "
+        "dimensions={0}, to_apply=add",
+        ADD,
+    ),
     "cumulative-sum": module(
         "x = f32[1500,2] parameter(0) z = f32[] constant(0) "
         "ROOT r = f32[1500,2] reduce-window(x, z), window={size=1500x1 pad=1499_0x0_0}, "

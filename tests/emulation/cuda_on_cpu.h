@@ -20,12 +20,15 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __shared__ static
+#define __shared__ static __attribute__((section("shared_memory")))
 #define __restrict__
 
 struct Dim3 {
   unsigned x, y, z;
 };
+
+extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
+extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
 
 namespace emulated {
 
@@ -88,6 +91,11 @@ inline void run_block(unsigned count, bool cooperative) {
   }
 }
 
+// Nothing that one block leaves in shared memory may reach the next.
+inline void spoil_shared() {
+  memset(__start_shared_memory, 0xA5, __stop_shared_memory - __start_shared_memory);
+}
+
 inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsigned threads,
                    unsigned shared_bytes, bool cooperative) {
   block.body = body;
@@ -97,6 +105,7 @@ inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsi
   dynamic_shared.assign(shared_bytes + 16, 0xA5);
   for (unsigned b = 0; b < blocks; ++b) {
     block.index = {turned(b, blocks), 0, 0};
+    if (cooperative) spoil_shared();
     run_block(threads, cooperative);
   }
 }
