@@ -1,0 +1,102 @@
+"""The README's tables of what was measured on a GPU: python -m tests.gpu.tables [--check].
+
+They are made from tests/gpu/results; --check tells whether the README holds them as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+RESULTS = ROOT / "tests" / "gpu" / "results"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
+
+
+def main() -> int:
+    text = README.read_text()
+    wanted = renewed(text)
+    if "--check" in sys.argv[1:]:
+        print("the tables are as measured" if text == wanted else "run python -m tests.gpu.tables")
+        return int(text != wanted)
+    README.write_text(wanted)
+    return 0
+
+
+def renewed(readme: str) -> str:
+    """Return the README with its tables as the results say."""
+    before, rest = readme.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}{tables()}{END}{after}"
+
+
+def tables() -> str:
+    bench = json.loads((RESULTS / "bench.json").read_text())
+    timings = json.loads((RESULTS / "timings.json").read_text())
+    return f"{beside_xla(bench)}\n{modes(timings)}"
+
+
+def beside_xla(bench: dict) -> str:
+    """Return latency and time per call back to back, ours and XLA's, with the ratio to its best."""
+    where = bench["environment"]
+    lines = [
+        f"{where['device']}, driver {where['driver']}, JAX {where['jax']}, {where['date'][:10]}: "
+        "microseconds of one call to completion / per call of 100 back to back.",
+        "",
+        "| program | hlo2graph | `--fuse none` | XLA | XLA LHS | XLA CONCURRENT | to XLA's best |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    ratios = []
+    for program in bench["programs"]:
+        runs = program["runs"]
+        ratio = [
+            runs["hlo2graph"][key] / min(r[key] for name, r in runs.items() if name[:3] == "xla")
+            for key in ("latency", "throughput")
+        ]
+        ratios.append(ratio)
+        cells = [
+            f"{runs[name]['latency'] * 1e6:.0f} / {runs[name]['throughput'] * 1e6:.0f}"
+            for name in ("hlo2graph", "hlo2graph none", "xla", "xla LHS", "xla CONCURRENT")
+        ]
+        row = [program["program"], *cells, f"{ratio[0]:.2f} / {ratio[1]:.2f}"]
+        lines.append(f"| {' | '.join(row)} |")
+    mean = " / ".join(f"{geometric(column):.2f}" for column in zip(*ratios, strict=True))
+    lines.append(f"| geometric mean | | | | | | {mean} |")
+    return "\n".join(lines) + "\n"
+
+
+def modes(timings: list[dict]) -> str:
+    """Return device time of the serial stream, the chain graph and the graph, unfused."""
+    lines = [
+        "`--fuse none`: microseconds on the device, the host's launching left out (the stream is",
+        "held back until all is enqueued, where the host steers no loop); the ratio is that of",
+        "paired runs, graph to the better of stream and chain, with its 95 % interval.",
+        "",
+        "| program | nodes | width | serial stream | chain graph | graph | graph / better |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for found in timings:
+        if found["status"] != "ok" or found["fuse"] != "none":
+            continue
+        cells = [f"{found['modes'][m]['device'] * 1e6:.1f}" for m in ("serial", "chain", "graph")]
+        middle, low, high = found["beside_best"][1:4]
+        row = [
+            found["program"],
+            str(found["nodes"]),
+            str(found["width"]),
+            *cells,
+            f"{middle:.2f}x ({low:.2f} to {high:.2f})",
+        ]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def geometric(values: tuple[float, ...]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
