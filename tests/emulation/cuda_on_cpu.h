@@ -91,7 +91,7 @@ inline void run_block(unsigned count, bool cooperative) {
   }
 }
 
-// Nothing that one block leaves in shared memory may reach the next.
+// What one block leaves in a kernel's shared arrays may not reach the next.
 inline void spoil_shared() {
   memset(__start_shared_memory, 0xA5, __stop_shared_memory - __start_shared_memory);
 }
