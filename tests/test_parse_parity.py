@@ -5,6 +5,7 @@ from jax._src.lib import xla_client as xc
 
 from hlo2graph import parse
 from hlo2graph.errors import ParseError
+from hlo2graph.hlo import Literal
 from hlo2graph.hlo.printer import format_module
 
 _TEXT = """\
@@ -150,3 +151,46 @@ def test_refused(line: str) -> None:
     assert not _xla_takes(text)
     with pytest.raises(ParseError):
         parse(text, verify=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("f32[2,3]{1,0:T(8,128)(2,1)E(4)S(1)}", True),
+        ("f32[2,3]{1,0:D(D+,C~)}", True),
+        ("f32[2,3]{1,0:S(1)T(8)}", False),
+        ("f32[2,3]{1,0:T(8)T(2)}", False),
+        ("f32[2,3]{1,0:Q(1)}", False),
+        ("(f32[],)", False),
+    ],
+)
+def test_shapes(text: str, taken: bool) -> None:
+    module = f"ENTRY e {{ ROOT r = {text} parameter(0) }}"
+    assert _xla_takes(module) is taken
+    if taken:
+        parse(module, verify=False)
+        return
+    with pytest.raises(ParseError):
+        parse(module, verify=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ENTRY e { x = f32[] parameter(0) ROOT r = f32[] parameter(0) }",
+        "HloModule m, buffer_donor={ 0 }\nENTRY e { ROOT r = f32[] parameter(0) }",
+        "HloModule m, frontend_attributes={a=b}\nENTRY e { ROOT r = f32[] parameter(0) }",
+    ],
+)
+def test_refused_modules(text: str) -> None:
+    assert not _xla_takes(text)
+    with pytest.raises(ParseError):
+        parse(text, verify=False)
+
+
+def test_any_number_but_zero_is_true() -> None:
+    module = parse("ENTRY e { ROOT r = pred[3] constant({2, 0, -1}) }")
+    literal = module.entry.result.payload
+    assert isinstance(literal, Literal)
+    assert literal.array is not None
+    assert literal.array.tolist() == [True, False, True]

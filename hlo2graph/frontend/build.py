@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hlo2graph.errors import Note, ParseError, Source, Span
 from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.header import read_header
@@ -82,8 +84,19 @@ class ComputationReader:
                     self.context.refuse("a computation has only one ROOT", node.root, note)
                 root = node.name
             self._instructions.read(node, scope)
+        self._check_numbers(scope.instructions.values())
         name = root.text if root else nodes[-1].name.text
         return tuple(scope.instructions.values()), name
+
+    def _check_numbers(self, instructions: Iterable[Instruction]) -> None:
+        """Check that no two parameters have one number."""
+        numbered: dict[object, Instruction] = {}
+        for instr in instructions:
+            if instr.opcode == "parameter":
+                other = numbered.setdefault(instr.payload, instr)
+                if other is not instr:
+                    message = f"two parameters have the number {instr.payload}"
+                    raise ParseError(message, instr.span, (Note("the other one", other.span),))
 
     def _thread(self, attributes: list[Token]) -> str | None:
         thread: str | None = None

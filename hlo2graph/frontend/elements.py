@@ -120,9 +120,11 @@ def element(text: str, at: int, dtype: DType) -> object:
     """Return one element: a bool, int, float, pair of floats or, for a NaN, its bits."""
     end = at + len(text)
     if dtype.kind is Kind.PRED:
-        if text not in ("true", "false", "0", "1"):
+        if text in ("true", "false"):
+            return text == "true"
+        if not _INTEGER.fullmatch(text):
             raise Fault(f"expected true or false, found {shown(text)}", at, end)
-        return text in ("true", "1")
+        return bool(text.strip("-0"))
     if dtype.is_integer:
         return _integer(text, at, dtype)
     if dtype.is_complex:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from hlo2graph.frontend.context import Context, nearest
-from hlo2graph.frontend.scan import Fault, closing, skip_blank
+from hlo2graph.frontend.raw import check_raw
+from hlo2graph.frontend.scan import Fault, blank_comments, closing, skip_blank
 from hlo2graph.frontend.shapes import ShapeReader
 from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import integer
 from hlo2graph.hlo import AnyShape
 from hlo2graph.hlo.aliases import parse_aliases
 
+_DONOR = r"\(\s*+\d++\s*+,\s*+\{\s*+(?>\d++\s*+,?\s*+)*+\}\s*+\)\s*+"
+_DONORS = re.compile(rf"\{{\s*+(?>{_DONOR}(?>,\s*+(?=\()|(?=\}})))*+\}}", re.ASCII)
 _ATTRS = (
     "alias_passthrough_params",
     "allow_spmd_sharding_propagation_to_output",
@@ -50,6 +54,10 @@ def _check(name: str, text: str) -> None:
         raise Fault("expected true or false", 0, len(text))
     if name in ("num_partitions", "replica_count"):
         integer(value)
+    if name == "frontend_attributes":
+        check_raw(name, blank_comments(value))
+    if name == "buffer_donor" and not _DONORS.fullmatch(blank_comments(value)):
+        raise Fault("expected donors such as { (0, {}), (1, {0}) }", 0, len(text))
     if name == "entry_computation_layout":
         entry_layout(text, ShapeReader())
     if name == "input_output_alias":

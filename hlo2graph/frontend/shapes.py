@@ -13,7 +13,12 @@ MOST_ELEMENTS = 2**63 - 1  # elements of a dimension, and of the whole array
 _ARRAY = re.compile(
     r"(?P<dtype>[A-Za-z]\w*+)\s*+\[(?P<dims>[^\[\]]*+)\](?>\s*+\{(?P<layout>[^{}]*+)\})?+", re.ASCII
 )
-_SUFFIX = re.compile(r"(?>\s++|[#*A-Z]{0,2}\((?>[^()]++|\([^()]*+\))*+\))*+")
+_SUFFIX = re.compile(
+    r"\s*+(?>D\([DCS+~,\s]*+\)\s*+)?+(?>T(?>\([\d*,\s]*+\)\s*+)++)?+(?>L\([^()]++\)\s*+)?+"
+    r"(?>#\(\w++\)\s*+)?+(?>\*\(\w++\)\s*+)?+(?>E\([^()]++\)\s*+)?+(?>S\([^()]++\)\s*+)?+"
+    r"(?>SC(?>\([^()]++\)\s*+)++)?+(?>P\((?>[^()]++|\([^()]*+\))*+\)\s*+)?+(?>M\([^()]++\)\s*+)?+",
+    re.ASCII,
+)
 _DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++)|(?P<unbounded>\?))\s*+", re.ASCII)
 
 
@@ -70,7 +75,9 @@ class ShapeReader:
             parts.append(part)
             at = skip_blank(text, at, end)
             if text.startswith(",", at):
-                at = skip_blank(text, at + 1, end)
+                comma, at = at, skip_blank(text, at + 1, end)
+                if text.startswith(")", at):
+                    raise Fault("expected a shape behind this ','", comma, comma + 1)
             elif not text.startswith(")", at):
                 raise Fault("expected ',' or ')' in the tuple shape", at, at + 1)
         return TupleShape(tuple(parts)), at + 1
