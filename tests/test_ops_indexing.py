@@ -109,6 +109,17 @@ def test_gather(seed):
     agree(gather(draw_case(seed), ["s32", "s64", "u32", "s8", "u64"][seed % 5]), tolerance=0)
 
 
+def test_gather_of_a_scalar():
+    text = (
+        "x = f32[3] parameter(0) i = s32[1] parameter(1) ROOT r = f32[] gather(x, i), "
+        "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=0, "
+        "slice_sizes={1}"
+    )
+    (got,) = agree(module(text), [np.float32([4, 5, 6]), np.int32([1])], tolerance=0)
+    assert got.shape == ()
+    assert got == 5
+
+
 def test_gather_clamps():
     case = Case([5], [4, 1], [2], 1, [0], [], [], [], [1])
     x, i = np.arange(5, dtype=np.float32), np.array([[-7], [2], [3], [99]], np.int32)

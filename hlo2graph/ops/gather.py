@@ -187,7 +187,7 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     source = {dim: len(batch) + k for k, dim in enumerate([*inner, *whole])}
     remaining, slices = iter(range(len(batch))), iter(window)
     axes = [source[next(slices)] if d in offsets else next(remaining) for d in range(len(shape))]
-    return np.ascontiguousarray(taken.transpose(axes))
+    return np.array(taken.transpose(axes), order="C")
 
 
 GATHER = OpSpec(
