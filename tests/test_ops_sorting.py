@@ -164,7 +164,7 @@ def test_unknown_custom_call_is_refused_by_name():
     ("attributes", "message"),
     [
         ("dimensions={2}, to_apply=cmp", "dimensions has 2, out of range for rank 2"),
-        ("dimensions={0,1}, to_apply=cmp", "sorts along one dimension, got 2"),
+        ("dimensions={0,1}, to_apply=cmp", "needs one dimension in the attribute"),
         ("dimensions={0}", "needs the attribute to_apply"),
         ("dimensions={0}, to_apply=sum", r"must return pred\[\], it returns f32\[\]"),
     ],

@@ -70,7 +70,7 @@ def missing(opcode: str, names: Collection[str], operands: int) -> str | None:
         return f"{opcode} takes {wanted} operand{'s' * (wanted != 1)}, got {operands}"
     lacking = REQUIRED.get(opcode, _NO).difference(names)
     if lacking:
-        return f"{opcode} needs an attribute {min(lacking)}"
+        return f"{opcode} needs the attribute {min(lacking)}"
     if opcode == "conditional":
         return _missing_branches(names)
     return None

@@ -13,8 +13,8 @@ from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.ops.device import NoDevice
 from hlo2graph.ops.expect import (
-    array,
-    arrays,
+    as_array,
+    as_arrays,
     callee,
     dimension,
     gives,
@@ -56,7 +56,7 @@ def _bare(shape: Shape) -> Shape:
 
 
 def _all_reduce(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> AnyShape:
-    shapes = arrays(instr, operands)
+    shapes = as_arrays(instr, operands)
     _check_reducer(instr, known)
     return _joined([_bare(shape) for shape in shapes])
 
@@ -64,7 +64,7 @@ def _all_reduce(instr: Instruction, operands: Sequence[AnyShape], known: Computa
 def _check_reducer(instr: Instruction, known: Computations) -> None:
     """Require (T[], T[]) -> T[]; T may be wider than the operands, to add up in."""
     called = callee(instr, "to_apply", known)
-    result = array(instr, called.result.shape, f"result of {called.name}")
+    result = as_array(instr, called.result.shape, f"result of {called.name}")
     scalar = Shape(result.dtype)
     gives(instr, called, scalar)
     takes(instr, called, (scalar, scalar))
@@ -92,12 +92,12 @@ def _resized(instr: Instruction, shape: Shape, result: Shape, *, grow: bool) -> 
     return Shape(shape.dtype, tuple(dims))
 
 
-def _results(instr: Instruction, shape: AnyShape, count: int) -> list[Shape]:
+def _results(instr: Instruction, shape: AnyShape, count: int) -> tuple[Shape, ...]:
     """Return the array shapes of a result that is a tuple where there are several operands."""
     parts = (shape,) if count == 1 else tuple_of(instr, shape).parts
     if len(parts) != count:
         refuse(instr, f"has {count} operands, but {len(parts)} results")
-    return arrays(instr, parts)
+    return as_arrays(instr, parts)
 
 
 def _all_gather(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
@@ -107,7 +107,7 @@ def _all_gather(instr: Instruction, operands: Sequence[AnyShape], _: Computation
 def _gathered(
     instr: Instruction, operands: Sequence[AnyShape], result: AnyShape, *, grow: bool = True
 ) -> AnyShape:
-    shapes = arrays(instr, operands)
+    shapes = as_arrays(instr, operands)
     results = _results(instr, result, len(shapes))
     pairs = zip(shapes, results, strict=True)
     return _joined([_resized(instr, *pair, grow=grow) for pair in pairs])
@@ -128,7 +128,7 @@ def _reduce_scatter(
 
 
 def _all_to_all(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    shapes = arrays(instr, operands)
+    shapes = as_arrays(instr, operands)
     count = group_size(instr)
     if "dimensions" in instr.attrs:
         if len(shapes) != 1:
@@ -149,7 +149,7 @@ def _all_to_all(instr: Instruction, operands: Sequence[AnyShape], _: Computation
 
 
 def _ragged(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    given, target, *counts = arrays(instr, operands)
+    given, target, *counts = as_arrays(instr, operands)
     if given.dtype is not target.dtype or given.dims[1:] != target.dims[1:]:
         refuse(instr, f"needs an operand and a result that match, got {given} and {target}")
     for shape in counts[1:]:

@@ -19,8 +19,8 @@ from hlo2graph.ops.expect import (
     COMPLEX,
     FLOATS,
     accepts,
-    array,
-    arrays,
+    as_array,
+    as_arrays,
     integer,
     refuse,
     same,
@@ -31,7 +31,7 @@ from hlo2graph.ops.widening import dtype_of, widen
 
 
 def _infer_convert(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, target = array(instr, operands[0]), written(instr)
+    shape, target = as_array(instr, operands[0]), written(instr)
     return Shape(target.dtype, shape.dims, dynamic=shape.dynamic)
 
 
@@ -86,7 +86,7 @@ def int_range(dtype: DType) -> tuple[int, int]:
 
 
 def _infer_bitcast(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, target = array(instr, operands[0]), written(instr)
+    shape, target = as_array(instr, operands[0]), written(instr)
     if (shape.dtype in COMPLEX) is not (target.dtype in COMPLEX):
         refuse(instr, f"cannot turn {shape.dtype} into {target.dtype}")
     ratio = max(shape.dtype.bits, target.dtype.bits) // min(shape.dtype.bits, target.dtype.bits)
@@ -139,7 +139,7 @@ def _small(packed: Array, target: DType) -> Array:
 def _infer_reduce_precision(
     instr: Instruction, operands: Sequence[AnyShape], _: Computations
 ) -> Shape:
-    shape = array(instr, operands[0])
+    shape = as_array(instr, operands[0])
     accepts(instr, shape, FLOATS, "floating-point numbers")
     if integer(instr, "exponent_bits") < 1:
         refuse(instr, "needs at least one exponent bit")
@@ -180,7 +180,7 @@ def _with_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
 
 
 def _infer_stochastic(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, random = arrays(instr, operands)
+    shape, random = as_arrays(instr, operands)
     target = written(instr)
     accepts(instr, shape, FLOATS, "floating-point numbers")
     if random.dtype.kind is not Kind.UNSIGNED or random.dtype.bits != shape.dtype.bits:

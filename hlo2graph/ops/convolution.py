@@ -15,8 +15,8 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, DimLabels, Instruction, Shape, Window
 from hlo2graph.ops import device_products as device
-from hlo2graph.ops.checks import as_arrays, attr_int, fail, host_arrays, require
 from hlo2graph.ops.dot import narrow, product_type, widen
+from hlo2graph.ops.expect import as_arrays, host_arrays, integer, refuse, require
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.window import check_window, unpadded, windowed_dims
 
@@ -26,7 +26,7 @@ Index: TypeAlias = tuple[Any, ...]
 def _labels(instr: Instruction) -> DimLabels:
     held = instr.attrs.get("dim_labels")
     if not isinstance(held, DimLabels):
-        fail(instr, "needs the attribute dim_labels")
+        refuse(instr, "needs the attribute dim_labels")
     return held
 
 
@@ -38,8 +38,8 @@ def _window(instr: Instruction) -> Window:
 
 def _groups(instr: Instruction) -> tuple[int, int]:
     features, batches = (
-        attr_int(instr, "feature_group_count", 1),
-        attr_int(instr, "batch_group_count", 1),
+        integer(instr, "feature_group_count", 1),
+        integer(instr, "batch_group_count", 1),
     )
     for name, count in (("feature_group_count", features), ("batch_group_count", batches)):
         require(instr, count > 0, f"{name} must be positive, got {count}")

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
-from hlo2graph.ops.checks import fail, host_arrays, require
 from hlo2graph.ops.device import ByInstruction, DeviceRule, NoDevice, OwnKernel
 from hlo2graph.ops.device_shaping import same_index
+from hlo2graph.ops.expect import host_arrays, refuse, require
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
 
@@ -48,7 +48,7 @@ def _check_top_k(instr: Instruction, operands: Sequence[AnyShape]) -> None:
     require(instr, len(operands) == 1, f"TopK takes one operand, got {len(operands)}")
     array, parts = operands[0], getattr(instr.shape, "parts", ())
     if not isinstance(array, Shape) or not array.dims or array.dtype.is_complex:
-        fail(instr, f"TopK takes an array of real numbers, got {array}")
+        refuse(instr, f"TopK takes an array of real numbers, got {array}")
     values = parts[0] if parts else None
     k = values.dims[-1] if isinstance(values, Shape) and values.dims else 0
     dims = (*array.dims[:-1], min(k, array.dims[-1]))

@@ -15,12 +15,7 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
 from hlo2graph.ops import device_products as device
-from hlo2graph.ops.checks import (
-    as_arrays,
-    attr_dims,
-    host_arrays,
-    require,
-)
+from hlo2graph.ops.expect import as_arrays, dimensions, host_arrays, require
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.widening import dtype_of
 
@@ -43,10 +38,10 @@ def dot_dims(
     instr: Instruction, lhs_rank: int, rhs_rank: int, rhs_group: tuple[int, ...] = ()
 ) -> DotDims:
     """Return the dimensions' parts, as the attributes have them; `rhs_group` are never free."""
-    lhs_batch = attr_dims(instr, "lhs_batch_dims", lhs_rank)
-    rhs_batch = attr_dims(instr, "rhs_batch_dims", rhs_rank)
-    lhs_contract = attr_dims(instr, "lhs_contracting_dims", lhs_rank)
-    rhs_contract = attr_dims(instr, "rhs_contracting_dims", rhs_rank)
+    lhs_batch = dimensions(instr, "lhs_batch_dims", lhs_rank)
+    rhs_batch = dimensions(instr, "rhs_batch_dims", rhs_rank)
+    lhs_contract = dimensions(instr, "lhs_contracting_dims", lhs_rank)
+    rhs_contract = dimensions(instr, "rhs_contracting_dims", rhs_rank)
     for side, batch, contract in (
         ("lhs", lhs_batch, lhs_contract),
         ("rhs", rhs_batch, rhs_contract),

@@ -15,8 +15,8 @@ from hlo2graph.ops import device_shaping as device
 from hlo2graph.ops.expect import (
     INTEGERS,
     accepts,
-    array,
-    arrays,
+    as_array,
+    as_arrays,
     dimension,
     integers,
     refuse,
@@ -53,7 +53,7 @@ def _window(dims: Sequence[int], sizes: Sequence[int], starts: Sequence[HostValu
 def _infer_dynamic_slice(
     instr: Instruction, operands: Sequence[AnyShape], _: Computations
 ) -> Shape:
-    shape, *starts = arrays(instr, operands)
+    shape, *starts = as_arrays(instr, operands)
     _check_starts(instr, shape.rank, starts)
     sizes = integers(instr, "dynamic_slice_sizes", () if shape.rank == 0 else None)
     if len(sizes) != shape.rank:
@@ -72,7 +72,7 @@ def _dynamic_slice(instr: Instruction, operands: Sequence[HostValue], _: Evaluat
 def _infer_dynamic_update(
     instr: Instruction, operands: Sequence[AnyShape], _: Computations
 ) -> Shape:
-    shape, update, *starts = arrays(instr, operands)
+    shape, update, *starts = as_arrays(instr, operands)
     if update.dtype is not shape.dtype or update.rank != shape.rank:
         listed = f"{shape.without_layout_text()} and {update.without_layout_text()}"
         refuse(instr, f"needs an operand and an update of one type and rank, got {listed}")
@@ -92,7 +92,7 @@ def _dynamic_update(_: Instruction, operands: Sequence[HostValue], __: Evaluator
 def _infer_dynamic_reshape(
     instr: Instruction, operands: Sequence[AnyShape], _: Computations
 ) -> Shape:
-    shape, *sizes = arrays(instr, operands)
+    shape, *sizes = as_arrays(instr, operands)
     target = written(instr)
     for size in sizes:
         same(instr, size, Shape(_S32), "each size")
@@ -112,7 +112,7 @@ def _dynamic_reshape(instr: Instruction, operands: Sequence[HostValue], _: Evalu
 
 
 def _infer_get_size(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    dimension(instr, "dimensions", array(instr, operands[0]).rank)
+    dimension(instr, "dimensions", as_array(instr, operands[0]).rank)
     return Shape(_S32)
 
 
@@ -122,7 +122,7 @@ def _get_size(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -
 
 
 def _infer_set_size(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, size = arrays(instr, operands)
+    shape, size = as_arrays(instr, operands)
     dim = dimension(instr, "dimensions", shape.rank)
     same(instr, size, Shape(_S32), "the size")
     dynamic = tuple(sorted({*shape.dynamic, dim}))

@@ -27,7 +27,7 @@ from hlo2graph.ops.expect import (
     PREDS,
     SIGNED,
     accepts,
-    arrays,
+    as_arrays,
     dynamic_of,
     refuse,
     written,
@@ -59,7 +59,7 @@ def _pred(_: DType) -> DType:
 
 def common(instr: Instruction, operands: Sequence[AnyShape]) -> Shape:
     """Return the one shape that all operands of an elementwise instruction have."""
-    shapes = arrays(instr, operands)
+    shapes = as_arrays(instr, operands)
     first = shapes[0]
     for other in shapes[1:]:
         if not other.compatible(first):

@@ -1,16 +1,16 @@
-"""What shape inference expects of operands, attributes and callees; refusals name what was found.
+"""What shape inference expects of operands, attributes and callees.
 
-The families whose operands have many attributes use `ops.checks` besides.
+Each function returns what was asked for, or raises a VerifyError that names what was found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from hlo2graph.errors import Note, VerifyError
 from hlo2graph.hlo import DTYPES, AnyShape, Computation, DType, Instruction, Kind, Shape, TupleShape
-from hlo2graph.ops.spec import Computations
+from hlo2graph.ops.spec import Array, Computations, HostValue
 
 PREDS = frozenset({DTYPES["pred"]})
 INTEGERS = frozenset(d for d in DTYPES.values() if d.is_integer)
@@ -24,19 +24,30 @@ ALL = NUMBERS | PREDS
 
 def refuse(instr: Instruction, message: str, *notes: Note) -> NoReturn:
     """Raise the VerifyError that says `message` about `instr`."""
-    raise VerifyError(f"{instr.opcode} {message}", instr.span, notes)
+    raise VerifyError(f"{instr.opcode}: {message}", instr.span, notes)
 
 
-def array(instr: Instruction, shape: AnyShape, what: str = "operand") -> Shape:
+def require(instr: Instruction, holds: bool, message: str) -> None:
+    """Raise the VerifyError that says `message` about `instr` unless `holds`."""
+    if not holds:
+        refuse(instr, message)
+
+
+def as_array(instr: Instruction, shape: AnyShape, what: str = "operand") -> Shape:
     """Return `shape` if it is an array's."""
     if not isinstance(shape, Shape) or shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE):
         refuse(instr, f"needs an array as its {what}, got {shape.without_layout_text()}")
     return shape
 
 
-def arrays(instr: Instruction, shapes: Iterable[AnyShape]) -> list[Shape]:
+def as_arrays(instr: Instruction, shapes: Iterable[AnyShape]) -> tuple[Shape, ...]:
     """Return all `shapes` if each is an array's."""
-    return [array(instr, shape, f"operand {i}") for i, shape in enumerate(shapes)]
+    return tuple(as_array(instr, shape, f"operand {i}") for i, shape in enumerate(shapes))
+
+
+def host_arrays(operands: Sequence[HostValue]) -> tuple[Array, ...]:
+    """Return the operands' values, which inference has shown to be arrays."""
+    return cast("tuple[Array, ...]", tuple(operands))
 
 
 def tuple_of(instr: Instruction, shape: AnyShape, least: int = 0) -> TupleShape:
@@ -55,7 +66,7 @@ def token(instr: Instruction, shape: AnyShape, what: str = "operand") -> None:
 
 def written(instr: Instruction) -> Shape:
     """Return the result shape as written, which must be an array's."""
-    return array(instr, instr.shape, "result")
+    return as_array(instr, instr.shape, "result")
 
 
 def accepts(instr: Instruction, shape: Shape, dtypes: Collection[DType], wanted: str) -> None:
@@ -105,11 +116,21 @@ def integers(
     return numbers
 
 
+def dimensions(
+    instr: Instruction, name: str, rank: int, *, ordered: bool = False, needed: bool = False
+) -> tuple[int, ...]:
+    """Return the attribute `name`, dimensions of an array of `rank`, each at most once."""
+    dims = integers(instr, name, None if needed else ())
+    distinct(instr, dims, rank, name)
+    if ordered:
+        require(instr, list(dims) == sorted(dims), f"{name} must be sorted, got {braced(dims)}")
+    return dims
+
+
 def dimension(instr: Instruction, name: str, rank: int) -> int:
     """Return the one dimension that the list attribute `name` holds."""
     dims = integers(instr, name)
-    if len(dims) != 1:
-        refuse(instr, f"needs one dimension in the attribute {name}, got {len(dims)}")
+    require(instr, len(dims) == 1, f"needs one dimension in the attribute {name}, got {len(dims)}")
     distinct(instr, dims, rank, name)
     return dims[0]
 
@@ -118,9 +139,14 @@ def distinct(instr: Instruction, dims: Sequence[int], rank: int, what: str) -> N
     """Refuse dimension numbers that repeat or do not exist."""
     for dim in dims:
         if not 0 <= dim < rank:
-            refuse(instr, f"names dimension {dim} in {what}, but there are {rank}")
+            refuse(instr, f"{what} has {dim}, out of range for rank {rank}")
     if len(set(dims)) != len(dims):
-        refuse(instr, f"names a dimension twice in {what}: {{{','.join(map(str, dims))}}}")
+        refuse(instr, f"names a dimension twice in {what}: {braced(dims)}")
+
+
+def braced(dims: Sequence[int]) -> str:
+    """Return `{0,1}`, as HLO text has it."""
+    return "{" + ",".join(map(str, dims)) + "}"
 
 
 def callee(instr: Instruction, name: str, computations: Computations) -> Computation:
@@ -167,6 +193,43 @@ def gives(instr: Instruction, called: Computation, expected: AnyShape) -> None:
             f" but it returns {result.shape.without_layout_text()}",
             Note(f"{result.name} is defined here", result.span),
         )
+
+
+def result_parts(called: Computation) -> tuple[AnyShape, ...]:
+    """Return the parts of a region's result, or the array alone: either form will do for one."""
+    shape = called.result.shape
+    return shape.parts if isinstance(shape, TupleShape) else (shape,)
+
+
+def takes_scalars(
+    instr: Instruction, called: Computation, attr: str, expected: Sequence[DType]
+) -> None:
+    """Refuse a region that does not take scalars of the `expected` element types, in order."""
+    given = [p.shape for p in called.parameters]
+    if len(given) != len(expected) or not all(
+        isinstance(have, Shape) and not have.dims and have.dtype is want
+        for have, want in zip(given, expected, strict=True)
+    ):
+        found = ", ".join(str(s.without_layout_text()) for s in given)
+        refuse(instr, f"{attr}={called.name} must take ({_scalars(expected)}), it takes ({found})")
+
+
+def folds(
+    instr: Instruction, attr: str, computations: Computations, types: Sequence[DType]
+) -> None:
+    """Refuse a region that does not fold scalars of `types` into accumulators of those types."""
+    called = callee(instr, attr, computations)
+    parts = result_parts(called)
+    if len(parts) != len(types) or not all(
+        part.compatible(Shape(want)) for part, want in zip(parts, types, strict=True)
+    ):
+        found = called.result.shape.without_layout_text()
+        refuse(instr, f"{attr}={called.name} must return ({_scalars(types)}), it returns {found}")
+    takes_scalars(instr, called, attr, [*types, *types])
+
+
+def _scalars(types: Sequence[DType]) -> str:
+    return ", ".join(f"{dtype}[]" for dtype in types)
 
 
 def dynamic_of(*shapes: Shape) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape
-from hlo2graph.ops.checks import as_arrays, attr_ints, braced, fail, host_arrays, require
 from hlo2graph.ops.device_fft import fft
+from hlo2graph.ops.expect import as_arrays, braced, host_arrays, integers, refuse, require
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
 _COMPLEX_OF = {"f32": "c64", "f64": "c128"}
@@ -23,8 +23,8 @@ def _infer(instr: Instruction, operands: Sequence[AnyShape], _: Computations) ->
     (array,) = as_arrays(instr, operands)
     kind = str(instr.attrs.get("fft_type"))
     if kind not in _TAKES:
-        fail(instr, f"fft_type must be one of {', '.join(_TAKES)}, got {kind}")
-    lengths = attr_ints(instr, "fft_length", None)
+        refuse(instr, f"fft_type must be one of {', '.join(_TAKES)}, got {kind}")
+    lengths = integers(instr, "fft_length")
     require(instr, 1 <= len(lengths) <= 3, f"transforms 1 to 3 dimensions, got {len(lengths)}")
     require(
         instr,
@@ -61,7 +61,7 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     assert isinstance(instr.shape, Shape)
     if not instr.shape.elements or not array.size:
         return np.zeros(instr.shape.dims, instr.shape.dtype.numpy)
-    lengths = attr_ints(instr, "fft_length")
+    lengths = integers(instr, "fft_length", ())
     axes = tuple(range(array.ndim - len(lengths), array.ndim))
     result: Array
     match instr.attrs["fft_type"]:

@@ -13,13 +13,13 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape
 from hlo2graph.ops import device_shaping as device
-from hlo2graph.ops.checks import (
+from hlo2graph.ops.expect import (
     as_arrays,
-    attr_dims,
-    attr_int,
-    attr_ints,
-    fail,
+    dimensions,
     host_arrays,
+    integer,
+    integers,
+    refuse,
     require,
 )
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
@@ -74,22 +74,22 @@ def read_map(instr: Instruction, names: Sequence[str], operand: Shape, indices: 
     """
     mapped_name, dropped_name, batching_name, indices_name = names
     require(instr, indices.dtype.is_integer, f"indices must be integers, got {indices}")
-    vector_dim = attr_int(instr, "index_vector_dim")
+    vector_dim = integer(instr, "index_vector_dim")
     require(
         instr,
         0 <= vector_dim <= indices.rank,
         f"index_vector_dim={vector_dim} is out of range for indices {indices}",
     )
-    mapped = attr_dims(instr, mapped_name, operand.rank)
+    mapped = dimensions(instr, mapped_name, operand.rank)
     length = indices.dims[vector_dim] if vector_dim < indices.rank else 1
     require(
         instr,
         len(mapped) == length,
         f"{mapped_name} names {len(mapped)} dimensions, index vectors of {indices} have {length}",
     )
-    dropped = attr_dims(instr, dropped_name, operand.rank, ordered=True)
-    batching = attr_dims(instr, batching_name, operand.rank, ordered=True)
-    paired = attr_dims(instr, indices_name, indices.rank)
+    dropped = dimensions(instr, dropped_name, operand.rank, ordered=True)
+    batching = dimensions(instr, batching_name, operand.rank, ordered=True)
+    paired = dimensions(instr, indices_name, indices.rank)
     require(
         instr,
         len(batching) == len(paired),
@@ -129,7 +129,7 @@ _NAMES = (
 def _infer(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
     operand, indices = as_arrays(instr, operands)
     index_map = read_map(instr, _NAMES, operand, indices)
-    sizes = attr_ints(instr, "slice_sizes", None)
+    sizes = integers(instr, "slice_sizes")
     require(
         instr,
         len(sizes) == operand.rank,
@@ -137,14 +137,14 @@ def _infer(instr: Instruction, operands: Sequence[AnyShape], _: Computations) ->
     )
     for dim, (size, bound) in enumerate(zip(sizes, operand.dims, strict=True)):
         if not 0 <= size <= bound:
-            fail(instr, f"slice size {size} is out of range for dimension {dim} of {operand}")
+            refuse(instr, f"slice size {size} is out of range for dimension {dim} of {operand}")
         if dim in index_map.dropped + index_map.batching:
             require(
                 instr, size <= 1, f"slice size of collapsed dimension {dim} must be 1, got {size}"
             )
     window = [sizes[d] for d in index_map.window_dims(operand.rank)]
     batch = list(batch_dims(index_map, indices))
-    offsets = attr_dims(instr, "offset_dims", len(window) + len(batch), ordered=True)
+    offsets = dimensions(instr, "offset_dims", len(window) + len(batch), ordered=True)
     require(
         instr,
         len(offsets) == len(window),
@@ -157,11 +157,11 @@ def _infer(instr: Instruction, operands: Sequence[AnyShape], _: Computations) ->
 
 def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
     operand, indices = host_arrays(operands)
-    mapped, dropped, batching, paired = (attr_ints(instr, name) for name in _NAMES)
-    vector_dim = attr_int(instr, "index_vector_dim")
+    mapped, dropped, batching, paired = (integers(instr, name, ()) for name in _NAMES)
+    vector_dim = integer(instr, "index_vector_dim")
     index_map = IndexMap(vector_dim, mapped, dropped, batching, paired)
-    sizes = attr_ints(instr, "slice_sizes")
-    offsets = attr_ints(instr, "offset_dims")
+    sizes = integers(instr, "slice_sizes", ())
+    offsets = integers(instr, "offset_dims", ())
     rank = operand.ndim
     starts = index_map.starts(indices, rank)
     window = index_map.window_dims(rank)

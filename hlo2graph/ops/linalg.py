@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, DType, Instruction, Shape
-from hlo2graph.ops.checks import as_arrays, fail, host_arrays, require
 from hlo2graph.ops.device import OwnKernel
+from hlo2graph.ops.expect import as_arrays, host_arrays, refuse, require
 from hlo2graph.ops.folding import working_dtype
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
@@ -80,7 +80,7 @@ def _infer_solve(instr: Instruction, operands: Sequence[AnyShape], _: Computatio
     )
     transpose = instr.attrs.get("transpose_a")
     if transpose not in TRANSPOSES:
-        fail(instr, f"transpose_a must be one of {', '.join(TRANSPOSES)}, got {transpose}")
+        refuse(instr, f"transpose_a must be one of {', '.join(TRANSPOSES)}, got {transpose}")
     return Shape(b.dtype, b.dims)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
-from hlo2graph.ops.checks import as_arrays, attr_int, host_arrays, require
 from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.device_compute import batch_norm_inference
+from hlo2graph.ops.expect import as_arrays, host_arrays, integer, require
 from hlo2graph.ops.folding import working_dtype
 from hlo2graph.ops.reduction import as_result, result_types
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
@@ -26,7 +26,7 @@ def _check(instr: Instruction, operands: Sequence[AnyShape]) -> tuple[Shape, Sha
     arrays = as_arrays(instr, operands)
     first = arrays[0]
     require(instr, first.dtype.is_float, f"takes floating-point numbers, got {first}")
-    feature = attr_int(instr, "feature_index")
+    feature = integer(instr, "feature_index")
     require(
         instr,
         0 <= feature < first.rank,
@@ -65,7 +65,7 @@ def _wide(instr: Instruction, operands: Sequence[HostValue]) -> tuple[list[Array
     """Return the operands in working precision, features broadcastable, and the other axes."""
     arrays = host_arrays(operands)
     work = working_dtype(result_types(instr)[0].dtype)
-    rank, feature = arrays[0].ndim, attr_int(instr, "feature_index")
+    rank, feature = arrays[0].ndim, integer(instr, "feature_index")
     spread = [-1 if d == feature else 1 for d in range(rank)]
     wide = [a.astype(work, copy=False).reshape(spread if a.ndim == 1 else a.shape) for a in arrays]
     return wide, tuple(d for d in range(rank) if d != feature)

@@ -13,8 +13,8 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape
 from hlo2graph.ops import device_products as device
-from hlo2graph.ops.checks import as_arrays, attr_dims, host_arrays, require
 from hlo2graph.ops.dot import DOT_ATTRS, DotDims, check_pairs, contract, dot_dims, product_type
+from hlo2graph.ops.expect import as_arrays, dimensions, host_arrays, require
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
 
@@ -32,9 +32,9 @@ class Ragged:
 
 
 def _ragged(instr: Instruction, lhs_rank: int, rhs_rank: int) -> Ragged:
-    ragged = attr_dims(instr, "lhs_ragged_dims", lhs_rank, needed=True)
+    ragged = dimensions(instr, "lhs_ragged_dims", lhs_rank, needed=True)
     require(instr, len(ragged) == 1, f"takes one ragged dimension, got {len(ragged)}")
-    group = attr_dims(instr, "rhs_group_dims", rhs_rank)
+    group = dimensions(instr, "rhs_group_dims", rhs_rank)
     dims = dot_dims(instr, lhs_rank, rhs_rank, group)
     (at,) = ragged
     free = at in dims.lhs_free

@@ -16,9 +16,9 @@ import numpy as np
 
 from hlo2graph.hlo import DTYPES, AnyShape, DType, Instruction, Kind, Shape, TupleShape
 from hlo2graph.ops import device_random as device
-from hlo2graph.ops.checks import as_arrays, attr_int, fail, host_arrays, require
 from hlo2graph.ops.device import ByLeaf
 from hlo2graph.ops.device_random import FIRST_STATE, split_dims
+from hlo2graph.ops.expect import as_arrays, host_arrays, integer, refuse, require
 from hlo2graph.ops.reduction import as_result, result_types
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
@@ -119,7 +119,7 @@ def random_bits(state: Array, result: Shape, algorithm: str) -> tuple[Array, Arr
 def _algorithm(instr: Instruction) -> str:
     held = instr.attrs.get("algorithm", "rng_default")
     if held not in ALGORITHMS:
-        fail(instr, f"algorithm must be one of {', '.join(ALGORITHMS)}, got {held}")
+        refuse(instr, f"algorithm must be one of {', '.join(ALGORITHMS)}, got {held}")
     return str(held)
 
 
@@ -127,7 +127,7 @@ def _infer_bits(instr: Instruction, operands: Sequence[AnyShape], _: Computation
     (state,) = as_arrays(instr, operands)
     written = instr.shape.parts[-1] if isinstance(instr.shape, TupleShape) else instr.shape
     if not isinstance(written, Shape) or written.dtype.kind in (Kind.COMPLEX, Kind.PRED):
-        fail(instr, f"the bits must be an array of integers or floats, got {written}")
+        refuse(instr, f"the bits must be an array of integers or floats, got {written}")
     _algorithm(instr)
     return TupleShape((Shape(state.dtype, state.dims), Shape(written.dtype, written.dims)))
 
@@ -167,7 +167,7 @@ def _infer_rng(instr: Instruction, operands: Sequence[AnyShape], _: Computations
     )
     require(instr, allowed, f"{distribution} does not take {first.dtype}")
     if not isinstance(instr.shape, Shape):
-        fail(instr, f"the result must be an array, got {instr.shape}")
+        refuse(instr, f"the result must be an array, got {instr.shape}")
     return Shape(first.dtype, instr.shape.dims)
 
 
@@ -199,7 +199,7 @@ def _uniform(
 
 
 def _infer_state(instr: Instruction, _: Sequence[AnyShape], __: Computations) -> AnyShape:
-    attr_int(instr, "delta")
+    integer(instr, "delta")
     return Shape(U64, (2,))
 
 

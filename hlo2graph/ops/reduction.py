@@ -13,18 +13,18 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.ops import device_folds as device
-from hlo2graph.ops.checks import (
-    as_arrays,
-    attr_dims,
-    attr_ints,
-    braced,
-    check_parameters,
-    check_reducer,
-    host_arrays,
-    region,
-    require,
-)
 from hlo2graph.ops.device_compute import map_
+from hlo2graph.ops.expect import (
+    as_arrays,
+    braced,
+    callee,
+    dimensions,
+    folds,
+    host_arrays,
+    integers,
+    require,
+    takes_scalars,
+)
 from hlo2graph.ops.folding import fold_leading, region_fold, simple_ufunc, working_dtype
 from hlo2graph.ops.region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
@@ -79,16 +79,16 @@ def _infer_reduce(
     instr: Instruction, operands: Sequence[AnyShape], computations: Computations
 ) -> AnyShape:
     inputs, _ = split_inputs(instr, operands)
-    reduced = attr_dims(instr, "dimensions", inputs[0].rank, needed=True)
+    reduced = dimensions(instr, "dimensions", inputs[0].rank, needed=True)
     kept = tuple(n for d, n in enumerate(inputs[0].dims) if d not in reduced)
-    check_reducer(instr, "to_apply", computations, [s.dtype for s in inputs])
+    folds(instr, "to_apply", computations, [s.dtype for s in inputs])
     return results_of([Shape(s.dtype, kept) for s in inputs], instr)
 
 
 def _reduce(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
     arrays = host_arrays(operands)
     inputs, inits = arrays[: len(arrays) // 2], arrays[len(arrays) // 2 :]
-    dims = tuple(sorted(attr_ints(instr, "dimensions")))
+    dims = tuple(sorted(integers(instr, "dimensions", ())))
     name = str(instr.attrs["to_apply"])
     dtype = result_types(instr)[0].dtype
     ufunc = simple_ufunc(evaluate, name) if len(inputs) == 1 else None
@@ -117,14 +117,14 @@ def _infer_map(
             other.dims == first.dims,
             f"operands must have equal dimensions, got {first} and {other}",
         )
-    dims = attr_ints(instr, "dimensions", tuple(range(first.rank)))
+    dims = integers(instr, "dimensions", tuple(range(first.rank)))
     require(
         instr,
         dims == tuple(range(first.rank)),
         f"dimensions must be all of the operand's, in order, got {braced(dims)}",
     )
-    called = region(instr, "to_apply", computations)
-    check_parameters(instr, called, "to_apply", [a.dtype for a in arrays])
+    called = callee(instr, "to_apply", computations)
+    takes_scalars(instr, called, "to_apply", [a.dtype for a in arrays])
     result = called.result.shape
     require(
         instr,

@@ -11,17 +11,17 @@ from math import prod
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape
-from hlo2graph.ops.checks import (
+from hlo2graph.ops.device import OwnKernel
+from hlo2graph.ops.expect import (
     as_arrays,
-    attr_dims,
-    attr_int,
-    attr_ints,
-    check_reducer,
-    fail,
+    dimensions,
+    folds,
     host_arrays,
+    integer,
+    integers,
+    refuse,
     require,
 )
-from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.folding import scatter_fold
 from hlo2graph.ops.gather import IndexMap, batch_dims, read_map
 from hlo2graph.ops.reduction import as_result, results_of
@@ -59,7 +59,7 @@ def _infer(
             f"updates must have the operand's element type, got {value} and {update}",
         )
         _check_update(instr, index_map, (value, indices, update))
-    check_reducer(instr, "to_apply", computations, [s.dtype for s in inputs])
+    folds(instr, "to_apply", computations, [s.dtype for s in inputs])
     return results_of([Shape(s.dtype, s.dims) for s in inputs], instr)
 
 
@@ -67,7 +67,7 @@ def _check_update(
     instr: Instruction, index_map: IndexMap, shapes: tuple[Shape, Shape, Shape]
 ) -> None:
     value, indices, update = shapes
-    window = attr_dims(instr, "update_window_dims", update.rank, ordered=True)
+    window = dimensions(instr, "update_window_dims", update.rank, ordered=True)
     kept = index_map.window_dims(value.rank)
     require(
         instr,
@@ -76,7 +76,7 @@ def _check_update(
     )
     for at, dim in zip(window, kept, strict=True):
         if update.dims[at] > value.dims[dim]:
-            fail(
+            refuse(
                 instr,
                 f"updates {update} are wider at {at} than the operand {value} at {dim}: "
                 f"{update.dims[at]} > {value.dims[dim]}",
@@ -95,9 +95,9 @@ def _run(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator)
     arrays = host_arrays(operands)
     count = len(arrays) // 2
     inputs, indices, updates = arrays[:count], arrays[count], arrays[count + 1 :]
-    mapped, dropped, batching, paired = (attr_ints(instr, name) for name in _NAMES)
-    index_map = IndexMap(attr_int(instr, "index_vector_dim"), mapped, dropped, batching, paired)
-    window = attr_ints(instr, "update_window_dims")
+    mapped, dropped, batching, paired = (integers(instr, name, ()) for name in _NAMES)
+    index_map = IndexMap(integer(instr, "index_vector_dim"), mapped, dropped, batching, paired)
+    window = integers(instr, "update_window_dims", ())
     order = [d for d in range(updates[0].ndim) if d not in window]
     moved = [u.transpose(*order, *window) for u in updates]
     sizes = moved[0].shape[len(order) :]

@@ -11,7 +11,7 @@ from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.device import function
 from hlo2graph.ops.elementwise import common
 from hlo2graph.ops.elementwise_mixed import maximum, minimum
-from hlo2graph.ops.expect import ALL, COMPLEX, PREDS, accepts, arrays, dynamic_of, refuse, word
+from hlo2graph.ops.expect import ALL, COMPLEX, PREDS, accepts, as_arrays, dynamic_of, refuse, word
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.widening import widen
 
@@ -60,7 +60,7 @@ def _total_order(x: Array) -> Array:
 
 
 def _infer_select(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    choice, on_true, on_false = arrays(instr, operands)
+    choice, on_true, on_false = as_arrays(instr, operands)
     accepts(instr, choice, PREDS, "pred as its first operand")
     return _matched(instr, (on_true, on_false), (choice,))
 
@@ -71,7 +71,7 @@ def _select(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> Arr
 
 
 def _infer_clamp(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    low, value, high = arrays(instr, operands)
+    low, value, high = as_arrays(instr, operands)
     for bound in (low, high):
         accepts(instr, bound, {value.dtype}, f"bounds of the type {value.dtype}")
     accepts(instr, value, ALL - COMPLEX, "numbers that have an order")

@@ -15,8 +15,8 @@ from hlo2graph.ops.conversion import converted
 from hlo2graph.ops.expect import (
     NUMBERS,
     accepts,
-    array,
-    arrays,
+    as_array,
+    as_arrays,
     dimension,
     distinct,
     dynamic_of,
@@ -29,7 +29,7 @@ from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, Loweri
 
 
 def _infer_broadcast(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, target = array(instr, operands[0]), written(instr)
+    shape, target = as_array(instr, operands[0]), written(instr)
     dims = integers(instr, "dimensions", () if shape.rank == 0 else None)
     if len(dims) != shape.rank:
         refuse(instr, f"needs a result dimension for each of {shape.rank}, got {len(dims)}")
@@ -53,7 +53,7 @@ def _broadcast(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) 
 
 
 def _infer_reshape(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, target = array(instr, operands[0]), written(instr)
+    shape, target = as_array(instr, operands[0]), written(instr)
     if shape.elements != target.elements:
         refuse(
             instr,
@@ -75,7 +75,7 @@ def _as_scalar(operand: HostValue) -> Array:
 
 
 def _infer_transpose(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape = array(instr, operands[0])
+    shape = as_array(instr, operands[0])
     order = integers(instr, "dimensions", () if shape.rank == 0 else None)
     distinct(instr, order, shape.rank, "dimensions")
     if len(order) != shape.rank:
@@ -89,7 +89,7 @@ def _transpose(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) 
 
 
 def _infer_reverse(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape = array(instr, operands[0])
+    shape = as_array(instr, operands[0])
     distinct(instr, integers(instr, "dimensions"), shape.rank, "dimensions")
     return shape.with_layout(None)
 
@@ -105,7 +105,7 @@ def _slices(instr: Instruction) -> tuple[SliceDim, ...]:
 
 
 def _infer_slice(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape = array(instr, operands[0])
+    shape = as_array(instr, operands[0])
     slices = _slices(instr)
     if len(slices) != shape.rank:
         refuse(instr, f"needs the attribute slice with {shape.rank} ranges, got {len(slices)}")
@@ -130,7 +130,7 @@ def _padding(instr: Instruction) -> tuple[PaddingDim, ...]:
 
 
 def _infer_pad(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, value = arrays(instr, operands)
+    shape, value = as_arrays(instr, operands)
     if value.dims or value.dtype is not shape.dtype:
         wanted = f"{shape.dtype}[] as the value to pad with"
         refuse(instr, f"needs {wanted}, got {value.without_layout_text()}")
@@ -165,7 +165,7 @@ def _place(size: int, out_size: int, pad: PaddingDim) -> tuple[slice, slice]:
 
 
 def _infer_concatenate(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shapes = arrays(instr, operands)
+    shapes = as_arrays(instr, operands)
     first = shapes[0]
     along = dimension(instr, "dimensions", first.rank)
     for shape in shapes[1:]:
@@ -206,7 +206,7 @@ def _copy(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostV
 
 
 def _infer_bitcast(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
-    shape, target = array(instr, operands[0]), written(instr)
+    shape, target = as_array(instr, operands[0]), written(instr)
     if shape.size != target.size:
         refuse(
             instr,
@@ -217,7 +217,7 @@ def _infer_bitcast(instr: Instruction, operands: Sequence[AnyShape], _: Computat
 
 
 def _bitcast(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> Array:
-    (source,), target = arrays(instr, evaluate.operand_shapes(instr)), written(instr)
+    (source,), target = as_arrays(instr, evaluate.operand_shapes(instr)), written(instr)
     x = np.asarray(operands[0])
     if not source.dims and not target.dims and source.dtype is target.dtype:
         return x

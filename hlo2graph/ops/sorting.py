@@ -15,29 +15,23 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, Instruction, Kind, Shape, TupleShape
 from hlo2graph.hlo.dtype import PRED, S32
-from hlo2graph.ops.checks import (
+from hlo2graph.ops.device import OwnKernel
+from hlo2graph.ops.expect import (
     as_arrays,
-    attr_dims,
-    attr_int,
-    check_parameters,
+    callee,
+    dimension,
     host_arrays,
-    region,
+    integer,
     require,
     result_parts,
+    takes_scalars,
 )
-from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.folding import as_tuple
 from hlo2graph.ops.reduction import as_result
 from hlo2graph.ops.region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
 Less: TypeAlias = Callable[[Array, Array], Array]  # of positions along rows: [rows, n] twice
-
-
-def _dimension(instr: Instruction, rank: int) -> int:
-    dims = attr_dims(instr, "dimensions", rank, needed=True)
-    require(instr, len(dims) == 1, f"sorts along one dimension, got {len(dims)}")
-    return dims[0]
 
 
 def _infer_sort(
@@ -50,10 +44,10 @@ def _infer_sort(
             other.dims == arrays[0].dims,
             f"operands must have equal dimensions, got {arrays[0]} and {other}",
         )
-    _dimension(instr, arrays[0].rank)
-    called = region(instr, "to_apply", computations)
-    check_parameters(instr, called, "to_apply", [a.dtype for a in arrays for _ in range(2)])
-    parts = result_parts(called.result.shape)
+    dimension(instr, "dimensions", arrays[0].rank)
+    called = callee(instr, "to_apply", computations)
+    takes_scalars(instr, called, "to_apply", [a.dtype for a in arrays for _ in range(2)])
+    parts = result_parts(called)
     require(
         instr,
         len(parts) == 1 and parts[0].compatible(Shape(PRED)),
@@ -65,7 +59,7 @@ def _infer_sort(
 
 def _sort(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
     arrays = host_arrays(operands)
-    axis = _dimension(instr, arrays[0].ndim)
+    axis = dimension(instr, "dimensions", arrays[0].ndim)
     name = str(instr.attrs["to_apply"])
     moved = [np.moveaxis(a, axis, -1) for a in arrays]
     length = moved[0].shape[-1]
@@ -196,7 +190,7 @@ def _infer_topk(instr: Instruction, operands: Sequence[AnyShape], _: Computation
         array.dtype.kind is not Kind.COMPLEX,
         f"takes no complex numbers, got {array}",
     )
-    k = attr_int(instr, "k")
+    k = integer(instr, "k")
     require(
         instr,
         0 <= k <= array.dims[-1],
@@ -215,7 +209,7 @@ def top_k(array: Array, k: int, largest: bool = True) -> tuple[Array, Array]:
 
 def _topk(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
     (array,) = host_arrays(operands)
-    return top_k(array, attr_int(instr, "k"), cast("bool", instr.attrs.get("largest", True)))
+    return top_k(array, integer(instr, "k"), cast("bool", instr.attrs.get("largest", True)))
 
 
 SORTING = (

@@ -16,15 +16,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 from hlo2graph.hlo import AnyShape, Instruction, Shape, Window, WindowDim
 from hlo2graph.hlo.dtype import PRED
 from hlo2graph.ops import device_folds as device
-from hlo2graph.ops.checks import (
+from hlo2graph.ops.expect import (
     as_arrays,
-    check_parameters,
-    check_reducer,
-    fail,
+    callee,
+    folds,
     host_arrays,
-    region,
+    refuse,
     require,
     result_parts,
+    takes_scalars,
 )
 from hlo2graph.ops.folding import (
     identity_of,
@@ -71,7 +71,7 @@ def window_of(instr: Instruction, rank: int) -> Window:
     """Return the attribute `window`, checked; none written is a window of one element."""
     held = instr.attrs.get("window", Window((WindowDim(1),) * rank))
     if not isinstance(held, Window):
-        fail(instr, "needs the attribute window")
+        refuse(instr, "needs the attribute window")
     check_window(instr, held, rank, "dimensions of the operand")
     return held
 
@@ -81,7 +81,7 @@ def _infer_reduce_window(
 ) -> AnyShape:
     inputs, _ = split_inputs(instr, operands)
     window = window_of(instr, inputs[0].rank)
-    check_reducer(instr, "to_apply", computations, [s.dtype for s in inputs])
+    folds(instr, "to_apply", computations, [s.dtype for s in inputs])
     dims = windowed_dims(inputs[0].dims, window)
     return results_of([Shape(s.dtype, dims) for s in inputs], instr)
 
@@ -162,15 +162,15 @@ def _infer_select_and_scatter(
 ) -> AnyShape:
     operand, source, init = as_arrays(instr, operands)
     window = window_of(instr, operand.rank)
-    selected = region(instr, "select", computations)
-    check_parameters(instr, selected, "select", [operand.dtype, operand.dtype])
-    parts = result_parts(selected.result.shape)
+    selected = callee(instr, "select", computations)
+    takes_scalars(instr, selected, "select", [operand.dtype, operand.dtype])
+    parts = result_parts(selected)
     require(
         instr,
         len(parts) == 1 and parts[0].compatible(Shape(PRED)),
         f"select={selected.name} must return pred[], it returns {selected.result.shape}",
     )
-    check_reducer(instr, "scatter", computations, [source.dtype])
+    folds(instr, "scatter", computations, [source.dtype])
     expected = Shape(operand.dtype, windowed_dims(operand.dims, window))
     require(
         instr,
