@@ -21,13 +21,14 @@ from cuda.bindings import driver as real
 
 import hlo2graph
 import hlo2graph.inspect.cuda_session
-from hlo2graph.backends.cuda import builtin, driver, executable, products, stamps
+from hlo2graph.backends.cuda import bind, builtin, driver, executable, products, stamps
 from hlo2graph.backends.cuda.compiler import Compiled
-from hlo2graph.backends.cuda.kernels import key_of, walk
+from hlo2graph.backends.cuda.kernels import key_of
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name
 from hlo2graph.backends.cuda.stamps import LAUNCHES
 from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.program.thunks import Kernel, Library
+from hlo2graph.program.uses import walk
 
 ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
 
@@ -469,9 +470,8 @@ def fake(monkeypatch):
         monkeypatch.setattr(executable, "kernels_of", without_text)
         monkeypatch.setattr(products, "library", lambda: None)
         monkeypatch.setattr(executable, "check_support", lambda _: None)
-        monkeypatch.setattr(executable, "compile_kernels", lambda *_: [Compiled(b"", cached=False)])
+        monkeypatch.setattr(bind, "compile_units", without_code)
         monkeypatch.setattr(stamps, "kernels_of", without_text)
-        monkeypatch.setattr(stamps, "compile_kernels", lambda *_: [Compiled(b"", cached=False)])
         driver.open_device.cache_clear()
         plan = hlo2graph.plan(program, target="sm_90", fuse=fuse)
         found.load(plan)
@@ -480,6 +480,11 @@ def fake(monkeypatch):
     yield use
     gc.collect()  # what holds device memory frees it while its driver is there
     driver.open_device.cache_clear()
+
+
+def without_code(units, arch):
+    """Return a module for each unit, which the driver does not look into."""
+    return [Compiled(b"", cached=False) for _ in units]
 
 
 def without_text(plan, without=()):

@@ -117,7 +117,7 @@ def test_a_donated_argument_is_never_written():
         assert (s == 3).all()
         assert (total == 5).all()
         assert (old == 6).all()
-    assert exe.overwritten == (0,)
+    assert exe.plan.donated == (0,)
     assert exe.plan.outputs[0].slice == exe.plan.inputs[0].slice
 
 
@@ -134,7 +134,7 @@ def test_runs_over_standing_buffers_need_donated_inputs_restored():
     args = [np.full(4, 3, np.float32), np.full(4, 2, np.float32)]
     exe.write_inputs(args)
     for threads in (None, 2, None):
-        exe.write_inputs(args, only=exe.overwritten)
+        exe.write_inputs(args, only=exe.plan.donated)
         exe.execute(threads)
         total, old = exe.read_outputs()
         assert (total == 5).all()

@@ -34,7 +34,7 @@ class CudaRunner:
         self._stream = executable.stream
         self._gate = Gate(self._stream)
         self._start, self._end = Event(timed=True), Event(timed=True)
-        self._restored = tuple(_saved(executable, at) for at in executable.overwritten)
+        self._restored = tuple(_saved(executable, at) for at in executable.plan.donated)
         cold = 2 * executable.device.l2_bytes if cold_l2 else 0
         self._cold = DeviceMemory(cold, "allocating memory to cool the cache") if cold else None
         self.modes = (

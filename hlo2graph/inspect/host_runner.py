@@ -15,7 +15,7 @@ class HostRunner:
     def __init__(self, executable: HostExecutable, args: Sequence[object], *, threads: int) -> None:
         self._executable = executable
         self._args = args
-        self._donated = executable.overwritten
+        self._donated = executable.plan.donated
         self._threads: dict[str, int | None] = {"serial": None, "graph": threads}
         self.modes = (
             Mode("serial", "one thread, program order"),

@@ -5,7 +5,7 @@ A stage of its own, which `--fuse none` leaves out: there a plan shows all that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation
@@ -13,14 +13,13 @@ from hlo2graph.program.thunks import (
     Collective,
     Conditional,
     Kernel,
-    Library,
     Program,
     Sequence,
     Thunk,
     Value,
     While,
 )
-from hlo2graph.program.uses import nested, reads, writes
+from hlo2graph.program.uses import computing, nested, reads, writes
 
 
 def drop_dead(program: Program) -> Program:
@@ -39,23 +38,13 @@ def drop_dead(program: Program) -> Program:
 def _called(body: Sequence[Value], computations: Mapping[str, Computation]) -> set[str]:
     """Return the names of all computations that thunks run, and of those that these call."""
     found: set[str] = set()
-    pending = [name for thunk in body.thunks for name in _runs(thunk)]
+    pending = [thunk.computation for thunk in computing(body)]
     while pending:
         name = pending.pop()
         if name not in found:
             found.add(name)
             pending += [c for i in computations[name].instructions for c in i.called()]
     return found
-
-
-def _runs(thunk: Thunk[Value]) -> Iterator[str]:
-    match thunk:
-        case Kernel() | Library() | Collective():
-            yield thunk.computation
-        case _:
-            for _, inner in nested(thunk):
-                for held in inner.thunks:
-                    yield from _runs(held)
 
 
 class _Needs:

@@ -17,17 +17,8 @@ from hlo2graph.program.lower_kernels import KernelPool
 from hlo2graph.program.lower_leaf import Leaf, Leaves, leaf_names
 from hlo2graph.program.lower_nested import lower_sequence
 from hlo2graph.program.lower_sequence import Builder, Shared
-from hlo2graph.program.thunks import (
-    Alias,
-    Collective,
-    Kernel,
-    Library,
-    Port,
-    Program,
-    Sequence,
-    Value,
-)
-from hlo2graph.program.uses import nested, reads
+from hlo2graph.program.thunks import Alias, Port, Program, Sequence, Value
+from hlo2graph.program.uses import computing, reads
 
 
 def lower(module: Module) -> Program:
@@ -56,7 +47,7 @@ def lower(module: Module) -> Program:
         inputs=tuple(Port(value.origin, value.shape) for value in params),
         outputs=tuple(_outputs(module.entry.result, leaves)),
         constants=tuple(held for held in shared.constants.values() if held[0].id in used),
-        computations=shared.pool.gather(_run(body)),
+        computations=shared.pool.gather(thunk.computation for thunk in computing(body)),
         aliases=tuple(_aliases(module)),
         is_scheduled=module.is_scheduled,
     )
@@ -104,15 +95,6 @@ def _places(shape: AnyShape, index: tuple[int, ...] = ()) -> Iterator[tuple[int,
             yield from _places(part, (*index, i))
     elif shape.dtype.name != "token":
         yield index
-
-
-def _run(sequence: Sequence[Value]) -> Iterator[str]:
-    """Yield the computations that the thunks run, nested ones included, in order."""
-    for thunk in sequence.thunks:
-        if isinstance(thunk, (Kernel, Library, Collective)):
-            yield thunk.computation
-        for _, inner in nested(thunk):
-            yield from _run(inner)
 
 
 def _used(sequence: Sequence[Value]) -> Iterator[Value]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,12 +10,11 @@ from hlo2graph.program.thunks import (
     Conditional,
     Copy,
     Program,
-    Sequence,
     Thunk,
     Value,
     While,
 )
-from hlo2graph.program.uses import nested, reads, writes
+from hlo2graph.program.uses import nested, reads, walk, writes
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +53,7 @@ class Namer:
         self._next = 0
         self._see(*program.body.params, *program.body.results)
         self._see(*(value for value, _ in program.constants))
-        for thunk in _all(program.body):
+        for thunk in walk(program.body):
             self._names.add(thunk.name)
             self._see(*reads(thunk), *writes(thunk))
             for _, inner in nested(thunk):
@@ -83,10 +81,3 @@ def outputs(thunk: Thunk[Value]) -> tuple[Value, ...]:
             return thunk.results
         case _:
             return writes(thunk)
-
-
-def _all(sequence: Sequence[Value]) -> Iterator[Thunk[Value]]:
-    for thunk in sequence.thunks:
-        yield thunk
-        for _, inner in nested(thunk):
-            yield from _all(inner)

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from hlo2graph.hlo import Computation, Literal, Shape
 from hlo2graph.program.thunks import Sequence, Slice
+from hlo2graph.program.uses import writes
+
+ArrayType: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
+"""Name, dtype and shape of a parameter or result leaf, as a caller sees it."""
 
 
 class AllocationKind(StrEnum):
@@ -41,6 +47,11 @@ class Bound:
     shape: Shape
     slice: Slice
 
+    @property
+    def array_type(self) -> ArrayType:
+        """Its name, and the dtype and shape of the array that holds it."""
+        return self.name, self.shape.dtype.numpy, self.shape.dims
+
 
 @dataclass(frozen=True, slots=True)
 class ArenaSize:
@@ -66,6 +77,12 @@ class Plan:
     body: Sequence[Slice]
     arena: ArenaSize
     aliases: tuple[str, ...] = field(default=())  # honoured or not, and why; one line each
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        """The positions of inputs whose bytes a run overwrites."""
+        written = {w.allocation for thunk in self.body.thunks for w in writes(thunk)}
+        return tuple(i for i, b in enumerate(self.inputs) if b.slice.allocation in written)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `plan --json` prints; program.plan_json documents it."""

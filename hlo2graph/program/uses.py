@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from hlo2graph.program.thunks import (
@@ -68,6 +69,23 @@ def nested(thunk: Thunk[R]) -> tuple[tuple[str, Sequence[R]], ...]:
             return tuple((f"branch_{i}", b) for i, b in enumerate(thunk.branches))
         case _:
             return ()
+
+
+def walk(sequence: Sequence[R]) -> Iterator[Thunk[R]]:
+    """Yield every thunk of a sequence, each followed by those nested in it."""
+    for thunk in sequence.thunks:
+        yield thunk
+        for _, inner in nested(thunk):
+            yield from walk(inner)
+
+
+def computing(
+    sequence: Sequence[R],
+) -> Iterator[Kernel[R] | Library[R] | Collective[R]]:
+    """Yield the thunks that run a computation, those of nested sequences too, in order."""
+    for thunk in walk(sequence):
+        if isinstance(thunk, Kernel | Library | Collective):
+            yield thunk
 
 
 def _reads_of(sequence: Sequence[R]) -> tuple[R, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +24,7 @@ from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
 from hlo2graph.backends.elided import fill_elided
 from hlo2graph.ops.spec import Array
-from hlo2graph.program.plan import Bound, Plan
-from hlo2graph.program.uses import writes
-
-Leaf: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
+from hlo2graph.program.plan import ArrayType, Bound, Plan
 
 
 class BuiltGraph:
@@ -103,14 +100,14 @@ class CudaExecutable:
         self.device_outputs = tuple(self._array(b) for b in plan.outputs)
 
     @property
-    def inputs(self) -> tuple[Leaf, ...]:
+    def inputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each parameter leaf."""
-        return tuple(map(_leaf, self.plan.inputs))
+        return tuple(bound.array_type for bound in self.plan.inputs)
 
     @property
-    def outputs(self) -> tuple[Leaf, ...]:
+    def outputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each result leaf."""
-        return tuple(map(_leaf, self.plan.outputs))
+        return tuple(bound.array_type for bound in self.plan.outputs)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -183,12 +180,6 @@ class CudaExecutable:
         """Return copies of what the result buffers hold."""
         return tuple(np.asarray(array) for array in self.device_outputs)
 
-    @property
-    def overwritten(self) -> tuple[int, ...]:
-        """The positions of inputs whose buffers a run writes: those that are donated."""
-        written = {w.allocation for thunk in self.plan.body.thunks for w in writes(thunk)}
-        return tuple(i for i, b in enumerate(self.plan.inputs) if b.slice.allocation in written)
-
     @cached_property
     def serial(self) -> SerialStream:
         """The serial stream over the same buffers."""
@@ -260,7 +251,3 @@ class CudaExecutable:
         """Make the context current on this thread."""
         self.device.make_current()
         self._thread = threading.get_ident()
-
-
-def _leaf(bound: Bound) -> Leaf:
-    return bound.name, bound.shape.dtype.numpy, bound.shape.dims

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import deep_walks
@@ -13,8 +13,8 @@ from hlo2graph.backends.cuda.reduction import reduction_kernel, reduction_of
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name, signature_of
 from hlo2graph.hlo import Computation
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.thunks import Kernel, Library, Sequence, Slice, Thunk
-from hlo2graph.program.uses import nested
+from hlo2graph.program.thunks import Kernel, Library, Slice
+from hlo2graph.program.uses import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,3 @@ def kernel_source(
                 if fits(form):
                     return write(form)
         return loop_kernel(computation, computations, signature, key.inplace)
-
-
-def walk(sequence: Sequence[Slice]) -> Iterator[Thunk[Slice]]:
-    """Yield every thunk of a sequence and of those nested in it, in program order."""
-    for thunk in sequence.thunks:
-        yield thunk
-        for _, inner in nested(thunk):
-            yield from walk(inner)

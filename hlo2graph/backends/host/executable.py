@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 from threading import Lock
-from typing import Any, TypeAlias
-
-import numpy as np
 
 from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.elided import fill_elided
@@ -16,14 +13,11 @@ from hlo2graph.backends.host.arena import Arena
 from hlo2graph.backends.host.block import Block, Walk, in_program_order, shuffled
 from hlo2graph.backends.host.pool import Pool
 from hlo2graph.backends.host.steps import evaluated, load
-from hlo2graph.backends.host.support import check_support
-from hlo2graph.ops.evaluate import HostEvaluator
+from hlo2graph.backends.support import check_computations
+from hlo2graph.ops.evaluate import HostEvaluator, unsupported
 from hlo2graph.ops.spec import Array
-from hlo2graph.program.plan import Bound, Plan
+from hlo2graph.program.plan import ArrayType, Plan
 from hlo2graph.program.thunks import Slice
-from hlo2graph.program.uses import writes
-
-Leaf: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
 
 
 class HostExecutable:
@@ -42,7 +36,7 @@ class HostExecutable:
         elided constants where `elided` is None.
         """
         self.plan = plan = fill_elided(plan, elided)
-        check_support(plan)
+        check_computations(plan, "the host", partial(unsupported, plan.computations))
         self._arena = Arena(plan.allocations)
         for index, allocation in enumerate(plan.allocations):
             if (literal := allocation.literal) is not None and literal.array is not None:
@@ -56,14 +50,14 @@ class HostExecutable:
         self._turn = Lock()
 
     @property
-    def inputs(self) -> tuple[Leaf, ...]:
+    def inputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each parameter leaf."""
-        return tuple(map(_leaf, self.plan.inputs))
+        return tuple(bound.array_type for bound in self.plan.inputs)
 
     @property
-    def outputs(self) -> tuple[Leaf, ...]:
+    def outputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each result leaf."""
-        return tuple(map(_leaf, self.plan.outputs))
+        return tuple(bound.array_type for bound in self.plan.outputs)
 
     def __call__(self, *args: object) -> tuple[Array, ...]:
         """Run in program order on the calling thread; `args` are the parameter leaves."""
@@ -101,12 +95,6 @@ class HostExecutable:
         """Return copies of what the result buffers hold."""
         return tuple(view.copy(order="C") for view in self._outputs)
 
-    @property
-    def overwritten(self) -> tuple[int, ...]:
-        """The positions of inputs whose buffers a run writes: those that are donated."""
-        written = {w.allocation for thunk in self.plan.body.thunks for w in writes(thunk)}
-        return tuple(i for i, b in enumerate(self.plan.inputs) if b.slice.allocation in written)
-
     def _run(self, walk: Walk, args: Sequence[object]) -> tuple[Array, ...]:
         arrays = check_arguments(args, self.plan.inputs)
         with self._turn:
@@ -125,7 +113,3 @@ class HostExecutable:
 def _in_order(order: Sequence[int], block: Block) -> None:
     for index in order:
         block.steps[index](in_program_order)
-
-
-def _leaf(bound: Bound) -> Leaf:
-    return bound.name, bound.shape.dtype.numpy, bound.shape.dims
