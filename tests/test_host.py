@@ -11,7 +11,7 @@ import pytest
 import hlo2graph as h2g
 from hlo2graph.backends.host import HostExecutable, arena
 from hlo2graph.errors import BackendError, InputError, UnsupportedError
-from hlo2graph.program.plan import AllocationKind
+from hlo2graph.program.plan import ALIGNMENT, AllocationKind
 
 
 def loaded(text, **options):
@@ -418,4 +418,4 @@ def test_allocations_are_aligned():
     exe = loaded(DONATED)
     for index, allocation in enumerate(exe.plan.allocations):
         assert allocation.kind in AllocationKind
-        assert exe._arena._bytes[index].ctypes.data % arena.ALIGNMENT == 0
+        assert exe._arena._bytes[index].ctypes.data % ALIGNMENT == 0

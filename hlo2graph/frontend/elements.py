@@ -31,13 +31,6 @@ class _Nan:
     bits: int
 
 
-def element_limits(dtype: DType) -> tuple[int, int]:
-    """Return the least and the greatest value of an integer type."""
-    if dtype.kind is Kind.SIGNED:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
-
-
 def walk(text: str, start: int, end: int, shape: Shape) -> Array:
     """Return the elements of `text[start:end]` in order, as one dimension.
 
@@ -140,7 +133,7 @@ def _integer(text: str, at: int, dtype: DType) -> int:
     end = at + len(text)
     if not _INTEGER.fullmatch(text):
         raise Fault(f"expected an integer of type {dtype}, found {shown(text)}", at, end)
-    low, high = element_limits(dtype)
+    low, high = dtype.limits
     if len(text) > _MOST_DIGITS or not low <= int(text) <= high:
         raise Fault(f"{shown(text)} is out of the range of {dtype}, {low} to {high}", at, end)
     return int(text)

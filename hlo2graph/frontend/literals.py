@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from hlo2graph.frontend.elements import element_limits, walk
+from hlo2graph.frontend.elements import walk
 from hlo2graph.frontend.scan import Fault, blank_comments, closing, skip_blank
 from hlo2graph.hlo import AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
 from hlo2graph.ops.spec import Array
@@ -149,7 +149,7 @@ _PREDICATES = {"true": True, "false": False, "1": True, "0": False}
 
 
 def _integers(parts: list[str], shape: Shape) -> Array | None:
-    low, high = element_limits(shape.dtype)
+    low, high = shape.dtype.limits
     wide: Array = np.array(list(map(int, parts)), np.int64 if low else np.uint64)
     if not low <= int(wide.min()) <= int(wide.max()) <= high:
         return None

@@ -66,6 +66,14 @@ class DType:
         """Signed or unsigned; pred is neither."""
         return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The lowest and the highest value of an integer type."""
+        assert self.is_integer, f"{self} is no integer type"
+        if self.kind is Kind.SIGNED:
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
+
 
 _NUMPY: dict[str, Any] = {
     "pred": np.bool_,

@@ -15,6 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
+from hlo2graph.inspect.figures import plural
+
 FEWEST_ROUNDS = 6  # below this a median's 95 % interval is wider than all samples
 NOISY = 0.5  # interquartile range over median from which a mode is called noisy
 VAGUE = 0.2  # width of a ratio's interval over the ratio from which it is called vague
@@ -213,7 +215,7 @@ def _doubts(timings: Sequence[ModeTiming], ratios: Sequence[Ratio]) -> list[str]
     rounds = len(timings[0].samples)
     doubts = []
     if rounds < FEWEST_ROUNDS:
-        doubts.append(f"only {rounds} round{'s' * (rounds != 1)}; give it a longer --duration")
+        doubts.append(f"only {plural(rounds, 'round')}; give it a longer --duration")
     for timing, ratio in zip(timings, ratios, strict=True):
         name = timing.mode.name
         if rounds >= FEWEST_ROUNDS and ratio.high - ratio.low > VAGUE * ratio.value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from hlo2graph.inspect.figures import time_text
+from hlo2graph.inspect.figures import plural, time_text
 from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
 
 HANDOVER = 50e-6  # seconds a thunk, below which handing it to another Python thread rarely pays
@@ -41,7 +41,7 @@ def _worth(ratio: Ratio, saved: float, built: float) -> str:
     return (
         f"The graph is worth it: {ratio.value:.2f} times as fast as the serial stream "
         f"({interval(ratio)}), {time_text(saved)} less a run; its {time_text(built)} of building "
-        f"are paid for after {runs:,} run{'s' * (runs != 1)}."
+        f"are paid for after {plural(runs, 'run')}."
     )
 
 

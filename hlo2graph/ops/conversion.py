@@ -69,20 +69,13 @@ def _to_odd(x: Array) -> Array:
 
 def _saturated(x: Array, target: DType) -> Array:
     """Return floats as integers: rounded towards zero, clamped to the range, NaN as 0."""
-    low, high = int_range(target)
+    low, high = target.limits
     wide = np.int64 if target.kind is Kind.SIGNED else np.uint64
     # The bounds of 64 bits round up as floats, so the end points are chosen, not clamped.
     inside = (x > low) & (x < high)
     whole = np.where(inside, x, 0).astype(wide)
     above = np.where(x >= high, np.asarray(high, wide), whole)
     return np.asarray(np.where(x <= low, np.asarray(low, wide), above)).astype(target.numpy)
-
-
-def int_range(dtype: DType) -> tuple[int, int]:
-    """Return the lowest and the highest integer of a type."""
-    if dtype.kind is Kind.SIGNED:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
 
 
 def _infer_bitcast(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:

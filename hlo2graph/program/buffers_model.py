@@ -11,11 +11,8 @@ from hlo2graph.program.buffers_inplace import InPlaceMerger
 from hlo2graph.program.buffers_lifetimes import InPlace, Lifetimes
 from hlo2graph.program.buffers_uses import Uses, find_uses
 from hlo2graph.program.order import DataOrder, PartialOrder
-from hlo2graph.program.plan import AllocationKind
+from hlo2graph.program.plan import ALIGNMENT, AllocationKind
 from hlo2graph.program.thunks import Hazard, Program
-
-ALIGNMENT = 256
-"""Bytes that every offset in the arena is a multiple of, as cudaMalloc's addresses are."""
 
 
 def aligned(size: int) -> int:

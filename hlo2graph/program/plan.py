@@ -17,6 +17,13 @@ ArrayType: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
 """Name, dtype and shape of a parameter or result leaf, as a caller sees it."""
 
 
+ALIGNMENT = 256
+"""Bytes that an allocation's address, and every offset in the arena, is a multiple of.
+
+That is what cudaMalloc gives.
+"""
+
+
 class AllocationKind(StrEnum):
     """XLA's words for what an allocation is for."""
 

@@ -11,10 +11,9 @@ import numpy as np
 from hlo2graph.errors import BackendError
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.spec import Array
-from hlo2graph.program.plan import Allocation, AllocationKind
+from hlo2graph.program.plan import ALIGNMENT, Allocation, AllocationKind
 from hlo2graph.program.thunks import Slice
 
-ALIGNMENT = 256  # bytes; of each allocation's first byte
 POISON = np.uint32(0x7FF5A5A5)  # NaN as f64, f32 and each second f16 or bf16; absurd as an integer
 WRITTEN = (AllocationKind.TEMP, AllocationKind.LIVE_OUT)
 
