@@ -20,8 +20,8 @@ from hlo2graph.program.thunks import Copy, Edge, Fill, Hazard, Kernel, Sequence,
 
 GRAPH = """\
 digraph "test" {
-  graph [label="test\\n3 thunks, 2 edges (2 raw), width 2\\ncritical path 2 (bold), arena 1.02 kB", \
-labelloc=t, compound=true, fontname="Helvetica", fontsize=11];
+  graph [label="test\\n3 thunks, 2 edges (2 raw), width 2\\n\
+critical path 2 (bold), arena 1.02 kB", labelloc=t, compound=true, fontname="Helvetica", fontsize=11];
   node [shape=box, style=filled, fontname="Helvetica", fontsize=10];
   edge [fontname="Helvetica", fontsize=8];
   t0 [label="zero.6\\nfill 4 B with 00 00 00 00\\n-> 1[0:4]", tooltip="zero.6", \
