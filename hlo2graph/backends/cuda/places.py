@@ -42,7 +42,8 @@ class Places:
         stored = self.split(linear, [shape.dims[d] for d in order])
         place = dict(zip(order, stored, strict=True))
         index = tuple(place[d] for d in range(shape.rank))
-        self._linear[index, shape.dims, shape.minor_to_major] = linear
+        if shape.elements > 1:  # else the index names no local of this scope
+            self._linear[index, shape.dims, shape.minor_to_major] = linear
         return index
 
     def split(self, linear: Expr, dims: Sequence[int]) -> Index:
