@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,11 @@ def compute_type(dtype: DType) -> str:
     if dtype.is_integer and dtype.bits < 8:
         return "hlo::s8" if dtype.name.startswith("s") else "hlo::u8"
     return f"hlo::{dtype.name}"
+
+
+def compute_bytes(dtypes: Iterable[DType]) -> int:
+    """Return the bytes of locals, one of each type."""
+    return sum(4 if compute_type(dtype) == "float" else dtype.size for dtype in dtypes)
 
 
 def scalar_literal(dtype: DType, value: Any) -> str:

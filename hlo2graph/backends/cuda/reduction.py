@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.ctypes import compute_bytes, storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.hero import hero_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
@@ -46,6 +46,11 @@ class Reduction:
     def results(self) -> int:
         """Result elements of each leaf."""
         return prod(self.inputs[0].dims[d] for d in self.kept)
+
+    @property
+    def bytes_each(self) -> int:
+        """Bytes of a partial result in a thread."""
+        return compute_bytes(leaf.dtype for leaf in self.instr.shape.leaves())
 
     @property
     def is_row(self) -> bool:
@@ -82,7 +87,7 @@ def reduction_kernel(
     emitter.enter(computation)
     in_rows = reduction.is_row or reduction.results < FEWEST_COLUMNS
     choose = Team.for_rows if in_rows else Team.for_columns
-    team = choose(reduction.results, reduction.steps)
+    team = choose(reduction.results, reduction.steps).holding(reduction.bytes_each)
     _Writer(emitter, reduction, team, computation.root, signature.results).write()
     emitter.leave()
     text = signature.declare(emitter.needed_lines(), team.threads)

@@ -10,6 +10,7 @@ from hlo2graph.hlo import Computation, Shape
 
 HEADER = "hlo2graph.cuh"
 MOST_BLOCKS = 2**31 - 1
+SHARED_BYTES = 48 * 1024  # that a block may declare
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.ctypes import compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.source import SHARED_BYTES
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr
 
@@ -58,6 +59,18 @@ class Team:
             lanes //= 2
         return Team(lanes, min(slices, 1 << (steps.bit_length() - 1)), rows=False)
 
+    def holding(self, bytes_each: int) -> Team:
+        """Return the team, with fewer slices if so much a thread exceeds shared memory."""
+        slices = self.slices
+        while slices > self._lowest and self.lanes * slices * bytes_each > SHARED_BYTES:
+            slices //= 2
+        return replace(self, slices=slices)
+
+    @property
+    def _lowest(self) -> int:
+        """Slices down to which partial values are folded through shared memory."""
+        return WARP if self.rows else 1
+
     def place(self, emit: ElementEmitter) -> None:
         """Declare `lane`, `slice` and the number of the `result`."""
         across, along = ("/", "%") if self.rows else ("%", "/")
@@ -74,9 +87,8 @@ class Team:
 
         The thread of slice 0 ends with the whole.
         """
-        lowest = WARP if self.rows else 1
-        if self.slices > lowest:
-            self._through_memory(emit, dtypes, partial, fold, lowest)
+        if self.slices > self._lowest:
+            self._through_memory(emit, dtypes, partial, fold, self._lowest)
         delta = min(self.slices, WARP) // 2 if self.rows else 0
         while delta:
             values = [

@@ -7,10 +7,10 @@ taken to be associative, as HLO allows.
 
 from __future__ import annotations
 
-from hlo2graph.backends.cuda.ctypes import compute_type
+from hlo2graph.backends.cuda.ctypes import compute_bytes, compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
-from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.source import SHARED_BYTES, KernelSource
 from hlo2graph.hlo import Instruction, WindowDim
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_folds import window_dims
@@ -40,6 +40,9 @@ def scan_kernel(form: Form) -> KernelSource:
     shape = form.shape(0)
     length = shape.dims[along]
     threads = min(MOST_THREADS, 1 << (length - 1).bit_length())
+    bytes_each = compute_bytes(leaf.dtype for leaf in form.instr.shape.leaves())
+    while threads > 1 and threads * bytes_each > SHARED_BYTES:
+        threads //= 2
     writer = _Writer(form, form.emitter(), along, threads)
     writer.write()
     return form.source(writer.emit, max(1, shape.elements // length), threads)
