@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agreement import ARGMAX, module, scalar_region
+from kernel_layouts import LAYOUTS
 
 ADD = scalar_region("add", "add", "f32")
 MAXIMUM = scalar_region("max", "maximum", "f32")
@@ -111,7 +112,7 @@ BATCH = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_c
 PLAIN = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 NORM = "epsilon=0.001, feature_index=1"
 
-PROGRAMS: dict[str, str] = {
+PROGRAMS: dict[str, str] = LAYOUTS | {
     "sort-long": module(
         "x = f32[2,5000] parameter(0) i = s32[2,5000] iota(), iota_dimension=1 "
         "ROOT r = (f32[2,5000], s32[2,5000]) sort(x, i), dimensions={1}, to_apply=first",

@@ -46,7 +46,8 @@ class _Writer:
         self.kept = tuple(d for d in range(self.operand.rank) if d not in gone)
         self.sizes = [self.update.dims[d] for d in self.window_dims]
         self.batch = [n for d, n in enumerate(self.update.dims) if d not in self.window_dims]
-        self.strides = _strides(self.operand)
+        self.result = form.results[0]  # whose order in memory numbers the elements
+        self.strides = _strides(self.result)
 
     def write(self) -> None:
         emit, index = self.emit, self.emit.index_type
@@ -76,10 +77,11 @@ class _Writer:
         if copied:
             head = f"for ({emit.index_type} at = low + threadIdx.x; at < high; at += {THREADS})"
             with emit.block(head):
+                index = emit.element_at("at", self.result)
                 for k in copied:
-                    index = emit.element_at("at", self.form.results[k])
                     value = emit.leaf(self.form.instr.operands[k], 0, index)
-                    emit.line(f"r{k}[at] = {stored(self.form.results[k], value)};")
+                    place = emit.offset(self.form.results[k], index)
+                    emit.line(f"r{k}[{place}] = {stored(self.form.results[k], value)};")
             emit.line("__syncthreads();")
 
     def _is_inplace(self, number: int) -> bool:
@@ -156,8 +158,8 @@ class _Writer:
         emit = self.emit
         head = f"for ({emit.index_type} at = low + threadIdx.x; at < high; at += {THREADS})"
         with emit.block(head):
-            here = emit.element_at("at", self.operand)
-            start = emit.element_at("start", self.operand)
+            here = emit.element_at("at", self.result)
+            start = emit.element_at("start", self.result)
             inside: list[str] = []
             terms, stride = [], 1
             extent = dict(zip(self.kept, self.sizes, strict=True))
@@ -179,11 +181,21 @@ class _Writer:
             next(inner if d in self.window_dims else batch) for d in range(self.update.rank)
         )
         results = self.form.results
-        held = [emit.bind(s.dtype, f"hlo::load(r{k}[{place}])") for k, s in enumerate(results)]
+        places = [self._place_in(leaf, place) for leaf in results]
+        held = [
+            emit.bind(s.dtype, f"hlo::load(r{k}[{at}])")
+            for k, (s, at) in enumerate(zip(results, places, strict=True))
+        ]
         given = [emit.leaf(o, 0, index) for o in instr.operands[self.count + 1 :]]
         found = emit.call(str(instr.attrs["to_apply"]), (*held, *given))
         for k, (leaf, value) in enumerate(zip(results, found, strict=True)):
-            emit.line(f"r{k}[{place}] = {stored(leaf, value)};")
+            emit.line(f"r{k}[{places[k]}] = {stored(leaf, value)};")
+
+    def _place_in(self, leaf: Shape, place: Expr) -> Expr:
+        """Return where a result leaf has the element that lies at `place` in the first one."""
+        if leaf.minor_to_major == self.result.minor_to_major:
+            return place
+        return self.emit.offset(leaf, self.emit.element_at(place, self.result))
 
 
 def _strides(shape: Shape) -> dict[int, int]:

@@ -14,7 +14,7 @@ THREADS = 128
 
 def cholesky_kernel(form: Form) -> KernelSource:
     """Return the kernel that factors column by column; a matrix with no factor becomes NaN."""
-    shape, emit = form.shape(0), form.emitter()
+    shape, emit = form.results[0], form.emitter()
     lower, size = bool(form.instr.attrs.get("lower", False)), shape.dims[-1]
     kind = compute_type(shape.dtype)
     batch = emit.split(emit.integer(block_index(emit)), shape.dims[:-2])
@@ -59,7 +59,7 @@ def cholesky_kernel(form: Form) -> KernelSource:
 
 def solve_kernel(form: Form) -> KernelSource:
     """Return the kernel that substitutes forwards or backwards, for each right-hand side alone."""
-    a, b, emit, attrs = form.shape(0), form.shape(1), form.emitter(), form.instr.attrs
+    a, b, emit, attrs = form.shape(0), form.results[0], form.emitter(), form.instr.attrs
     left, lower = bool(attrs.get("left_side", False)), bool(attrs.get("lower", False))
     transposed = attrs["transpose_a"] != "NO_TRANSPOSE"
     swapped = transposed == left  # x op(a) = b is op(a)^T x^T = b^T: the two may cancel

@@ -89,6 +89,8 @@ class _Writer:
                     merge = f"hlo::merge_window<{window}, {self.threads}>"
                     emit.line(f"{merge}(order, count, before);")
                     self._each(self._store)
+                # Or a thread ahead loads the next window over what others still compare.
+                emit.line("else __syncthreads();")
 
     def _comparator(self) -> None:
         """Write `before(a, b)`: whether slot a of the window sorts before slot b."""
