@@ -9,7 +9,7 @@ import pytest
 from xla import run_xla
 
 import hlo2graph
-from hlo2graph.errors import VerifyError
+from hlo2graph.errors import ParseError, VerifyError
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.ops.spec import Array, HostValue
@@ -89,7 +89,7 @@ def agree(
 
 
 def refused(text: str, message: str) -> None:
-    """Require a VerifyError that says `message` and points into the text."""
-    with pytest.raises(VerifyError, match=message) as caught:
+    """Require that parsing or verifying says `message` and points into the text."""
+    with pytest.raises((ParseError, VerifyError), match=message) as caught:
         hlo2graph.parse(text)
     assert caught.value.span is not None
