@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import cache
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from kernel_programs import PROGRAMS
+from needs import needs_gxx
 
 import hlo2graph
 from hlo2graph.backends.cuda.compiler import CACHE_VARIABLE, compile_units, unit_text
@@ -26,7 +26,6 @@ from hlo2graph.ops.expect import FLOATS
 from hlo2graph.ops.spec import Lowering
 from tests.emulation import EmulatedExecutable, Kernels
 
-needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels")
 PER_UNIT = 24
 TYPES = [d for d in DTYPES.values() if d.kind not in (Kind.TOKEN, Kind.OPAQUE)]
 NARROW = [d for d in TYPES if d.is_float and d.bits <= 16]
@@ -68,7 +67,6 @@ def plan_of(text: str, fuse: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_every_kernel_compiles(arch, tmp_path_factory, monkeypatch):
-    pytest.importorskip("cuda.bindings.nvrtc")
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path_factory.getbasetemp() / "cubins"))
     texts = all_kernels()
     units = [unit_text(texts[k : k + PER_UNIT]) for k in range(0, len(texts), PER_UNIT)]

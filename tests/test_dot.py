@@ -18,10 +18,12 @@ from hlo2graph.inspect.dot_labels import quoted, shortened
 from hlo2graph.inspect.render import render
 from hlo2graph.program.thunks import Copy, Edge, Fill, Hazard, Kernel, Sequence, Slice
 
+needs_dot = pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz's program dot is missing")
 GRAPH = """\
 digraph "test" {
   graph [label="test\\n3 thunks, 2 edges (2 raw), width 2\\n\
-critical path 2 (bold), arena 1.02 kB", labelloc=t, compound=true, fontname="Helvetica", fontsize=11];
+critical path 2 (bold), arena 1.02 kB", \
+labelloc=t, compound=true, fontname="Helvetica", fontsize=11];
   node [shape=box, style=filled, fontname="Helvetica", fontsize=10];
   edge [fontname="Helvetica", fontsize=8];
   t0 [label="zero.6\\nfill 4 B with 00 00 00 00\\n-> 1[0:4]", tooltip="zero.6", \
@@ -174,7 +176,7 @@ def test_any_plan_is_drawn_with_short_lines_and_balanced_braces(plan):
     assert max(map(len, text.split("\n"))) < 1000
 
 
-@pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz's program dot is not installed")
+@needs_dot
 @pytest.mark.parametrize("plan", [chain(NASTY), counting_loop()], ids=["nasty", "loop"])
 def test_graphviz_draws_it(plan):
     picture = render(dot(plan), "svg").decode()
@@ -204,7 +206,7 @@ def test_without_the_package_or_the_program(monkeypatch):
         render("digraph {}", "svg")
 
 
-@pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz's program dot is not installed")
+@needs_dot
 def test_a_graph_that_graphviz_refuses():
     with pytest.raises(BackendError, match="Graphviz failed"):
         render("digraph {", "svg")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from conftest import REFUSED, RUNNABLE, SAMPLES
 from kernel_programs import PROGRAMS, long_fusion
+from needs import needs_gxx
 
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
@@ -22,7 +22,7 @@ from tests.emulation import EmulatedExecutable, Kernels
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels"),
+    needs_gxx,
 ]
 DRAWN = {"random": {4}}  # results of `rng`: their distribution counts, not their bits
 
