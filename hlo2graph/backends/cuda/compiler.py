@@ -18,6 +18,7 @@ from hlo2graph.errors import BackendError
 
 OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "-default-device")
 CACHE_VARIABLE = "HLO2GRAPH_CACHE_DIR"
+DIGEST_BYTES = hashlib.sha256().digest_size
 KERNELS_PER_UNIT = 8  # a translation unit costs about 0.2 s for the headers alone
 
 
@@ -54,12 +55,13 @@ def compile_cubin(text: str, arch: str) -> Compiled:
     Raises:
         BackendError: NVRTC is missing or refuses the text; its log is in the message.
     """
-    path = cache_folder() / f"{_key(text, arch)}.cubin"
-    try:
-        return Compiled(path.read_bytes(), cached=True)
-    except OSError:
-        cubin = _compile(text, arch, "cubin")
-    _store(path, cubin)
+    folder = cache_folder()
+    path = folder / f"{_key(text, arch)}.cubin" if folder else None
+    if path and (kept := _load(path)):
+        return Compiled(kept, cached=True)
+    cubin = _compile(text, arch, "cubin")
+    if path:
+        _store(path, cubin)
     return Compiled(cubin, cached=False)
 
 
@@ -68,23 +70,42 @@ def compile_ptx(text: str, arch: str) -> str:
     return _compile(text, arch, "ptx").rstrip(b"\0").decode()
 
 
-def cache_folder() -> Path:
-    """Return where cubins are kept: $HLO2GRAPH_CACHE_DIR, or the user's cache folder."""
+def cache_folder() -> Path | None:
+    """Return where cubins are kept: $HLO2GRAPH_CACHE_DIR, or the user's cache folder.
+
+    None where the user has no home: containers run under numbers that no account has.
+    """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
     return Path(base) / "hlo2graph"
 
 
-def _store(path: Path, data: bytes) -> None:
-    """Write whole or not at all; a cache that cannot be written is no error."""
+def _load(path: Path) -> bytes | None:
+    """Return a kept cubin, if it is there and as it was written.
+
+    A file may lose its end when the machine goes down, and a driver given half a cubin may crash.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    digest, cubin = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
+    return cubin if hashlib.sha256(cubin).digest() == digest else None
+
+
+def _store(path: Path, cubin: bytes) -> None:
+    """Write whole or not at all, a digest first; a cache that cannot be written is no error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16])
         try:
             with os.fdopen(handle, "wb") as out:
-                out.write(data)
+                out.write(hashlib.sha256(cubin).digest() + cubin)
             Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
