@@ -30,13 +30,13 @@ from hlo2graph.options import (
 from hlo2graph.passes.fuse import fuse
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
-from hlo2graph.program.buffers_text import format_buffers
+from hlo2graph.program.copies import place_copies
 from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
-from hlo2graph.program.place_copies import place_copies
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.program_text import format_program
-from hlo2graph.program.text import format_plan
+from hlo2graph.program.text.buffers import format_buffers
+from hlo2graph.program.text.plan import format_plan
+from hlo2graph.program.text.program import format_program
 from hlo2graph.program.thunks import Program
 from hlo2graph.program.use_libraries import use_libraries
 

@@ -91,7 +91,7 @@ def test_verify_can_be_left_out():
 
 @pytest.mark.parametrize("form", ["text", "module", "plan", "thunk sequence"])
 def test_compile_takes_every_form_of_a_program(form):
-    from hlo2graph.program.text import format_plan
+    from hlo2graph.program.text.plan import format_plan
 
     program = {
         "text": lambda: ADD,

@@ -8,9 +8,8 @@ import pytest
 
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import DTYPES, Literal, Shape
-from hlo2graph.program import buffers_inplace
-from hlo2graph.program.buffers import assign_buffers
-from hlo2graph.program.buffers_space import Block, Space
+from hlo2graph.program.buffers import assign_buffers, overwrite
+from hlo2graph.program.buffers.space import Block, Space
 from hlo2graph.program.thunks import (
     Alias,
     Conditional,
@@ -155,14 +154,14 @@ def test_not_in_place_where_another_reader_would_have_to_come_first():
 
 def test_large_value_is_overwritten_at_the_price_of_a_labelled_edge(monkeypatch):
     program, held, new = two_readers("tanh")
-    monkeypatch.setattr(buffers_inplace, "INPLACE_THRESHOLD", SIZE - 1)
+    monkeypatch.setattr(overwrite, "INPLACE_THRESHOLD", SIZE - 1)
     assert shares(program, held, new)
     assert hazards(planned(program))[1, 2] is Hazard.INPLACE
 
 
 def test_threshold_is_bytes_saved_and_exclusive(monkeypatch):
     program, held, new = two_readers("tanh")
-    monkeypatch.setattr(buffers_inplace, "INPLACE_THRESHOLD", SIZE)
+    monkeypatch.setattr(overwrite, "INPLACE_THRESHOLD", SIZE)
     assert not shares(program, held, new)
 
 

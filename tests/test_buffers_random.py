@@ -7,10 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hlo2graph.errors import InputError
-from hlo2graph.program import buffers_inplace
-from hlo2graph.program.buffers import assign_buffers
+from hlo2graph.program.buffers import assign_buffers, overwrite
+from hlo2graph.program.copies import place_copies
 from hlo2graph.program.order import DataOrder, PartialOrder
-from hlo2graph.program.place_copies import place_copies
 from hlo2graph.program.thunks import Hazard
 from tests.random_programs import Memory, by_value, planned, programs
 
@@ -45,7 +44,7 @@ def test_any_order_gives_the_results_of_program_order(program, policy, seed):
 def test_cheap_orders_for_writing_in_place_keep_the_results(program, seed):
     expected = by_value(program)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(buffers_inplace, "INPLACE_THRESHOLD", 0)
+        patch.setattr(overwrite, "INPLACE_THRESHOLD", 0)
         plan = planned(place_copies(program))
     assert Memory(plan, seed).results == expected
 

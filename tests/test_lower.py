@@ -10,8 +10,8 @@ from hlo2graph.hlo import Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.hlo.dtype import F32
 from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
-from hlo2graph.program.lower_calls import part_range
-from hlo2graph.program.lower_sequence import DEEPEST
+from hlo2graph.program.lower.calls import part_range
+from hlo2graph.program.lower.sequence import DEEPEST
 from hlo2graph.program.thunks import (
     Alias,
     Collective,

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from programs import Cells, groups, meaning, random_module
 
 from hlo2graph.frontend import parse
-from hlo2graph.program import place_inits, place_slots
+from hlo2graph.program.copies import inits, place_copies, slots
 from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
-from hlo2graph.program.place_copies import place_copies
 from hlo2graph.program.thunks import Copy, Program, Sequence, Value
 from hlo2graph.program.uses import nested
 
@@ -210,8 +209,8 @@ def test_sharing_is_safe_in_random_programs(seed):
 @pytest.mark.parametrize(
     ("owner", "method", "broken"),
     [
-        (place_slots._Slots, "_reaches", lambda *_: False),
-        (place_inits._Inits, "_is_wanted", lambda *_: True),
+        (slots._Slots, "_reaches", lambda *_: False),
+        (inits._Inits, "_is_wanted", lambda *_: True),
     ],
 )
 def test_the_check_on_random_programs_finds_faults(monkeypatch, owner, method, broken):

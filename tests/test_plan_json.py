@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from plans import counting_loop, plan_of, plans
 
 from hlo2graph.hlo.printer import format_computation
-from hlo2graph.program.text import format_plan
+from hlo2graph.program.text.plan import format_plan
 from hlo2graph.program.thunks import Conditional, Edge, Hazard, Kernel, Library, Sequence, Slice
 
 

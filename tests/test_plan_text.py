@@ -14,7 +14,7 @@ from plans import F32X4, counting_loop, plan_of, plans
 from hlo2graph.errors import HloError
 from hlo2graph.frontend import is_thunk_sequence, parse_plan
 from hlo2graph.program.edges import with_edges
-from hlo2graph.program.text import format_plan
+from hlo2graph.program.text.plan import format_plan
 from hlo2graph.program.thunks import Collective, Edge, Hazard, Kernel, Library, Sequence, Slice
 
 LOOP = """\

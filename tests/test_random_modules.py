@@ -16,7 +16,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import InputError
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import same_bits
-from hlo2graph.program.text import format_plan
+from hlo2graph.program.text.plan import format_plan
 
 WAYS = (
     {},

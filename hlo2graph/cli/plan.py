@@ -44,7 +44,7 @@ def command(
       hlo2graph plan model.hlo --json - | jq .stats
       hlo2graph plan model.hlo --memory-budget 64MiB
     """
-    from hlo2graph.program.text import format_plan
+    from hlo2graph.program.text.plan import format_plan
 
     inputs = modules_in(read_file(file))
     plans = []

@@ -28,7 +28,7 @@ from hlo2graph.hlo import Computation, Literal, Shape
 from hlo2graph.program.edges import with_edges
 from hlo2graph.program.plan import Allocation, AllocationKind, ArenaSize, Bound, Plan
 from hlo2graph.program.stats import measure_arena
-from hlo2graph.program.text import VERSION
+from hlo2graph.program.text.plan import VERSION
 
 _FIRST_WORD = re.compile(r"(?>\s++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+ThunkSequence\b")
 _CONSTANT = re.compile(r"(\w+\[[^\]\n]*\](?:\{[^}\n]*\})?)\s*constant\s*\(")

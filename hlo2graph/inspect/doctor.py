@@ -156,8 +156,8 @@ def _run() -> Finding:
     from hlo2graph.backends.cuda.executable import CudaExecutable
     from hlo2graph.program.bind import make_plan
     from hlo2graph.program.buffers import assign_buffers
+    from hlo2graph.program.copies import place_copies
     from hlo2graph.program.lower import lower
-    from hlo2graph.program.place_copies import place_copies
 
     program = place_copies(lower(parse(PROBE, "probe")))
     plan = make_plan(

@@ -14,10 +14,10 @@ from hlo2graph.errors import InputError
 from hlo2graph.inspect.dot_find import find_sequence
 from hlo2graph.inspect.dot_labels import Labels, counted, quoted, shortened
 from hlo2graph.inspect.figures import bytes_text
-from hlo2graph.program.numbering import Numbered, number
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import critical_path, plan_stats
-from hlo2graph.program.text import kind_of
+from hlo2graph.program.text.numbering import Numbered, number
+from hlo2graph.program.text.plan import kind_of
 from hlo2graph.program.thunks import Edge, Hazard, Slice, Thunk
 
 EDGES = ("all", "data")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from hlo2graph.errors import InputError, Note
-from hlo2graph.program.numbering import Numbered
+from hlo2graph.program.text.numbering import Numbered
 
 
 def find_sequence(numbered: Numbered, wanted: str) -> Numbered:

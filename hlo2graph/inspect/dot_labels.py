@@ -8,9 +8,9 @@ from typing import assert_never
 from hlo2graph.hlo import AnyShape, Computation
 from hlo2graph.hlo.metadata import op_name, source_line
 from hlo2graph.inspect.figures import bytes_text
-from hlo2graph.program.numbering import Numbered
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.text import kind_of
+from hlo2graph.program.text.numbering import Numbered
+from hlo2graph.program.text.plan import kind_of
 from hlo2graph.program.thunks import (
     Collective,
     Conditional,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from hlo2graph.program.bytes import ByteMap
+from hlo2graph.program.byte_map import ByteMap
 from hlo2graph.program.order import OutsideOrder, PartialOrder
 from hlo2graph.program.thunks import (
     Conditional,

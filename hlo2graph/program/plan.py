@@ -92,13 +92,13 @@ class Plan:
         return tuple(i for i, b in enumerate(self.inputs) if b.slice.allocation in written)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `plan --json` prints; program.plan_json documents it."""
-        from hlo2graph.program.plan_json import plan_json
+        """Return what `plan --json` prints; program.text.json documents it."""
+        from hlo2graph.program.text.json import plan_json
 
         return plan_json(self)
 
     def __str__(self) -> str:
         """Return the plan as thunk-sequence text."""
-        from hlo2graph.program.text import format_plan
+        from hlo2graph.program.text.plan import format_plan
 
         return format_plan(self)

@@ -24,9 +24,9 @@ from hlo2graph.frontend import parse, verify
 from hlo2graph.inspect.figures import columns
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import assign_buffers
+from hlo2graph.program.copies import place_copies
 from hlo2graph.program.lower import lower
-from hlo2graph.program.place_copies import place_copies
-from hlo2graph.program.text import format_plan
+from hlo2graph.program.text.plan import format_plan
 
 STAGES = ("parse", "verify", "lower", "place_copies", "buffers", "plan", "print")
 

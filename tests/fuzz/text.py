@@ -18,7 +18,7 @@ from mutate import mutate
 import hlo2graph as h2g
 from hlo2graph.errors import HloError
 from hlo2graph.frontend.thunks import is_thunk_sequence
-from hlo2graph.program.text import format_plan
+from hlo2graph.program.text.plan import format_plan
 
 ROOT = Path(__file__).parents[2]
 FAILURES = Path("fuzz-failures")

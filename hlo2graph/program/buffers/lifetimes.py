@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from hlo2graph.hlo import Computation
-from hlo2graph.program.buffers_uses import START, Uses, own_reads, own_writes
+from hlo2graph.program.buffers.scopes import START, Uses, own_reads, own_writes
 from hlo2graph.program.inplace import Pairs, elementwise_updates, partial_updates
 from hlo2graph.program.thunks import Conditional, Kernel, Thunk, Value, While
 

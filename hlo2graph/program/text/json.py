@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from hlo2graph.hlo.printer import format_computation
-from hlo2graph.program.numbering import Numbered, number
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import plan_stats
-from hlo2graph.program.text import kind_of
+from hlo2graph.program.text.numbering import Numbered, number
+from hlo2graph.program.text.plan import kind_of
 from hlo2graph.program.thunks import Collective, Edge, Kernel, Library, Slice, Thunk
 from hlo2graph.program.uses import reads, writes
 

@@ -2,14 +2,14 @@
 
 First what a program's structure makes one (loop state, the results of branches, donated
 parameters), then what may be written in place. `place_copies` has seen to it that the former is
-always legal; `buffers_inplace` adds the latter where it is.
+always legal; `overwrite` adds the latter where it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hlo2graph.program.buffers_uses import Uses
+from hlo2graph.program.buffers.scopes import Uses
 from hlo2graph.program.plan import AllocationKind
 from hlo2graph.program.thunks import Conditional, Program, Thunk, Value, While
 

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from hlo2graph.hlo.printer import format_computation, format_literal
-from hlo2graph.program.numbering import Numbered, number
 from hlo2graph.program.plan import Allocation, AllocationKind, Plan
+from hlo2graph.program.text.numbering import Numbered, number
 from hlo2graph.program.thunks import (
     Collective,
     Conditional,

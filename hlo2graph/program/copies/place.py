@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hlo2graph.hlo import Computation, Shape
-from hlo2graph.program.place_inits import place_inits
-from hlo2graph.program.place_nodes import Namer, Node, Pair, outputs
-from hlo2graph.program.place_slots import place_slots
+from hlo2graph.program.copies.inits import place_inits
+from hlo2graph.program.copies.nodes import Namer, Node, Pair, outputs
+from hlo2graph.program.copies.slots import place_slots
 from hlo2graph.program.thunks import (
     Conditional,
     Program,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo2graph.errors import InputError
-from hlo2graph.program.buffers_model import Model, Temp, peak
-from hlo2graph.program.buffers_pack import pack
-from hlo2graph.program.buffers_place import Placement, Policy, place
+from hlo2graph.program.buffers.model import Model, Temp, peak
+from hlo2graph.program.buffers.pack import pack
+from hlo2graph.program.buffers.place import Placement, Policy, place
 
 UNLIMITED = -1
 _SHARES = (1.0, 0.875, 0.75, 0.5, 0.25, 0.0)  # of the budget, to grow to before any reuse

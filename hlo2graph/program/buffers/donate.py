@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo2graph.program.buffers_classes import Buffer, Buffers
-from hlo2graph.program.buffers_lifetimes import Handover, Lifetimes
+from hlo2graph.program.buffers.classes import Buffer, Buffers
+from hlo2graph.program.buffers.lifetimes import Handover, Lifetimes
 from hlo2graph.program.inplace import INPLACE_THRESHOLD
 from hlo2graph.program.order import PartialOrder
 from hlo2graph.program.plan import AllocationKind

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.errors import InputError
-from hlo2graph.program.buffers_budget import UNLIMITED, choose
-from hlo2graph.program.buffers_model import Model, build_model, peak
-from hlo2graph.program.buffers_place import Placement
+from hlo2graph.program.buffers.budget import UNLIMITED, choose
+from hlo2graph.program.buffers.model import Model, build_model, peak
+from hlo2graph.program.buffers.place import Placement
 from hlo2graph.program.edges import SERIALIZE
 from hlo2graph.program.plan import Allocation, AllocationKind, ArenaSize
 from hlo2graph.program.thunks import Hazard, Program, Slice, Value

@@ -21,9 +21,9 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.hlo.module import CALLING_ATTRS
-from hlo2graph.program.lower_calls import called
-from hlo2graph.program.lower_leaf import Leaf
-from hlo2graph.program.lower_wrap import NAMED, Input, wrapping
+from hlo2graph.program.lower.calls import called
+from hlo2graph.program.lower.leaf import Leaf
+from hlo2graph.program.lower.wrap import NAMED, Input, wrapping
 from hlo2graph.program.thunks import Value
 
 _Key: TypeAlias = tuple[Hashable, ...]

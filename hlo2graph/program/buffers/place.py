@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hlo2graph.program.buffers_model import Model, Temp
-from hlo2graph.program.buffers_space import Block, Debt, Space, runs
+from hlo2graph.program.buffers.model import Model, Temp
+from hlo2graph.program.buffers.space import Block, Debt, Space, runs
 from hlo2graph.program.order import PartialOrder
 
 

@@ -9,10 +9,10 @@ from typing import TypeAlias
 from hlo2graph.hlo import AnyShape, Instruction, Literal, Shape, TupleShape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.spec import Lowering
-from hlo2graph.program.lower_calls import called, has_effect, is_inlined, part_range
-from hlo2graph.program.lower_leaf import Leaf, Leaves, leaf_names
-from hlo2graph.program.lower_sequence import Builder, Frame, metadata
-from hlo2graph.program.lower_views import is_view, same_order
+from hlo2graph.program.lower.calls import called, has_effect, is_inlined, part_range
+from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names
+from hlo2graph.program.lower.sequence import Builder, Frame, metadata
+from hlo2graph.program.lower.views import is_view, same_order
 from hlo2graph.program.thunks import Collective, Copy, Fill, Kernel, Value
 
 Rule: TypeAlias = Callable[[Builder, Frame, Instruction], "Leaves | Frame"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hlo2graph.program.buffers_classes import Buffer, Buffers, structural_buffers
-from hlo2graph.program.buffers_donate import Donor
-from hlo2graph.program.buffers_inplace import InPlaceMerger
-from hlo2graph.program.buffers_lifetimes import InPlace, Lifetimes
-from hlo2graph.program.buffers_uses import Uses, find_uses
+from hlo2graph.program.buffers.classes import Buffer, Buffers, structural_buffers
+from hlo2graph.program.buffers.donate import Donor
+from hlo2graph.program.buffers.lifetimes import InPlace, Lifetimes
+from hlo2graph.program.buffers.overwrite import InPlaceMerger
+from hlo2graph.program.buffers.scopes import Uses, find_uses
 from hlo2graph.program.order import DataOrder, PartialOrder
 from hlo2graph.program.plan import ALIGNMENT, AllocationKind
 from hlo2graph.program.thunks import Hazard, Program

@@ -1,13 +1,13 @@
 """Pack the arena by program order alone: the largest buffers first, each into the tightest gap.
 
-Which orderings that asks for shows when `buffers_place` walks the program with these offsets.
+Which orderings that asks for shows when `place` walks the program with these offsets.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hlo2graph.program.buffers_model import Model
+from hlo2graph.program.buffers.model import Model
 
 
 def pack(model: Model) -> dict[int, int]:

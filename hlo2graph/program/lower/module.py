@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from hlo2graph.hlo import AnyShape, Instruction, Module, Shape
 from hlo2graph.hlo.aliases import io_aliases
-from hlo2graph.program.lower_calls import study_calls
-from hlo2graph.program.lower_kernels import KernelPool
-from hlo2graph.program.lower_leaf import Leaf, Leaves, leaf_names
-from hlo2graph.program.lower_nested import lower_sequence
-from hlo2graph.program.lower_sequence import Builder, Shared
+from hlo2graph.program.lower.calls import study_calls
+from hlo2graph.program.lower.kernels import KernelPool
+from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names
+from hlo2graph.program.lower.nested import lower_sequence
+from hlo2graph.program.lower.sequence import Builder, Shared
 from hlo2graph.program.thunks import Alias, Port, Program, Sequence, Value
 from hlo2graph.program.uses import computing, reads
 

@@ -12,9 +12,9 @@ from itertools import pairwise
 
 from hlo2graph.hlo import Computation
 from hlo2graph.ops import OPS
+from hlo2graph.program.copies.nodes import Namer, Node, Pair, outputs
 from hlo2graph.program.inplace import INPLACE_THRESHOLD, inplace_reads
 from hlo2graph.program.order import DataOrder
-from hlo2graph.program.place_nodes import Namer, Node, Pair, outputs
 from hlo2graph.program.thunks import Copy, Fill, Kernel, Thunk, Value
 from hlo2graph.program.uses import reads, writes
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from hlo2graph.hlo import Computation, DType, Instruction, Kind, Literal
-from hlo2graph.program.lower_calls import part_range
-from hlo2graph.program.lower_leaf import Leaves
+from hlo2graph.program.lower.calls import part_range
+from hlo2graph.program.lower.leaf import Leaves
 
 _KNOWN = re.compile(r'known_trip_count\\?"\s*:\s*\{\s*\\?"n\\?"\s*:\s*\\?"?(\d{1,18})\b')
 _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE"}

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo2graph.program.buffers_classes import Buffer, Buffers
-from hlo2graph.program.buffers_lifetimes import Handover, InPlace, Lifetimes
-from hlo2graph.program.buffers_uses import Uses, own_reads, own_writes
+from hlo2graph.program.buffers.classes import Buffer, Buffers
+from hlo2graph.program.buffers.lifetimes import Handover, InPlace, Lifetimes
+from hlo2graph.program.buffers.scopes import Uses, own_reads, own_writes
 from hlo2graph.program.inplace import INPLACE_THRESHOLD, Pairs
 from hlo2graph.program.order import PartialOrder
 from hlo2graph.program.plan import AllocationKind

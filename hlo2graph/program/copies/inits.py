@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hlo2graph.program.copies.nodes import Namer, Node, Pair, outputs
 from hlo2graph.program.order import DataOrder
-from hlo2graph.program.place_nodes import Namer, Node, Pair, outputs
 from hlo2graph.program.thunks import Value, While
 from hlo2graph.program.uses import nested, reads
 

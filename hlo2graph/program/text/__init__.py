@@ -1,0 +1,1 @@
+"""Plans, and the stages before them, as text and as JSON."""
