@@ -17,12 +17,12 @@ ROOMS = {
     "ops": {"errors", "hlo"},
     "passes": {"errors", "hlo", "ops"},
     "program": {"errors", "hlo", "ops"},
-    "frontend": {"errors", "hlo", "ops", "passes", "program"},
-    "backends": {"errors", "hlo", "ops", "passes", "program"},
-    "inspect": {"errors", "hlo", "ops", "passes", "program", "frontend", "backends"},
+    "frontend": {"errors", "hlo", "ops", "program"},
+    "backends": {"errors", "hlo", "ops", "program"},
+    "inspect": {"errors", "hlo", "ops", "program", "frontend", "backends"},
 }
-ROOMS["pipeline"] = {*ROOMS["inspect"], "inspect", "options"}
-ROOMS["cli"] = {*ROOMS["pipeline"], "pipeline", "hlo2graph"}
+ROOMS["pipeline"] = {*ROOMS["inspect"], "passes", "options"}
+ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "hlo2graph"}
 ROOMS["hlo2graph"] = {"errors", "pipeline"}
 
 LIBRARIES = {
