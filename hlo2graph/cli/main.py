@@ -42,7 +42,7 @@ def group() -> None:
     FILE is HLO text, as JAX and XLA print it (`lowered.as_text("hlo")`,
     `compiled.as_text()`, XLA's dumps) or written by hand, or thunk-sequence
     text, as `plan` prints it. `-` reads stdin. Several modules in one file
-    are split at `// -----` lines.
+    are split at `// -----` lines; their JSON is a list.
 
     \b
     Exit codes:

@@ -28,7 +28,7 @@ json_option = click.option(
     metavar="FILE|-",
     is_flag=False,
     flag_value="-",
-    help="Write JSON too; `-` prints it on stdout in place of the text. Several modules: a list.",
+    help="Write JSON too; `-` prints it on stdout in place of the text.",
 )
 dump_option = click.option(
     "--dump",

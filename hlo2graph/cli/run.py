@@ -52,9 +52,10 @@ def command(
     """Compile FILE, run it, check the results and time it.
 
     Prints the results in brief, how they compare with a reference and with
-    other orders that the graph allows, the plan in figures, and a table:
-    program order on one thread against the graph, on the same buffers. Inputs
-    are random unless given.
+    other orders that the graph allows, the plan in figures, and a table of
+    times on the same buffers: on the host, one thread in program order and a
+    pool of threads along the graph; on cuda, the serial stream, a graph of the
+    same nodes in program order, and the graph. Inputs are random unless given.
 
     \b
     Examples:
