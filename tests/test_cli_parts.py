@@ -43,7 +43,9 @@ def test_a_file_is_whole_or_absent(tmp_path, monkeypatch):
     path.chmod(0o640)
     write_whole(str(path), "new")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr(
+        "pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
+    )
     with pytest.raises(OSError, match="full"):
         write_whole(str(path), "newer")
     assert path.read_text() == "new"

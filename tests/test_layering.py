@@ -11,6 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "hlo2graph"
 
 ROOMS = {
+    "atomic": set(),
     "errors": set(),
     "options": {"errors"},
     "hlo": {"errors"},
@@ -18,8 +19,8 @@ ROOMS = {
     "passes": {"errors", "hlo", "ops"},
     "program": {"errors", "hlo", "ops"},
     "frontend": {"errors", "hlo", "ops", "program"},
-    "backends": {"errors", "hlo", "ops", "program"},
-    "inspect": {"errors", "hlo", "ops", "program", "frontend", "backends"},
+    "backends": {"atomic", "errors", "hlo", "ops", "program"},
+    "inspect": {"atomic", "errors", "hlo", "ops", "program", "frontend", "backends"},
 }
 ROOMS["pipeline"] = {*ROOMS["inspect"], "passes", "options"}
 ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "hlo2graph"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from hlo2graph.atomic import replacing
 from hlo2graph.options import Observer
 
 SEPARATOR = "// -----"
@@ -47,23 +47,8 @@ def joined(texts: Iterable[str]) -> str:
 
 def write_whole(path: str, content: str | bytes) -> None:
     """Write a file that is there whole or not at all, whatever interrupts the writing."""
-    data = content.encode() if isinstance(content, str) else content
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():  # a pipe or a device: nothing to replace
-        target.write_bytes(data)
-        return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        if target.exists():
-            temporary.chmod(target.stat().st_mode)
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, path) from None
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(Path(path)) as whole:
+        whole.write(content.encode() if isinstance(content, str) else content)
 
 
 def emit(text: str, path: str | None) -> None:

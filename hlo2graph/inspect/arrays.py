@@ -7,15 +7,14 @@ array so stored is taken back where the program wants that type.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from hlo2graph.atomic import replacing
 from hlo2graph.backends.arguments import Leaf, check_argument
 from hlo2graph.backends.randoms import random_array
 from hlo2graph.errors import InputError
@@ -85,7 +84,7 @@ def save_outputs(path: Path, outputs: Sequence[Array]) -> None:
     """Write results as out0, out1, ... to a .npz file, whole or not at all."""
     stored = {f"out{i}": _storable(array) for i, array in enumerate(outputs)}
     try:
-        with _replacing(path) as whole:
+        with replacing(path) as whole:
             np.savez(whole, **stored)  # type: ignore[arg-type]  # taken for allow_pickle
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {_reason(error)}") from None
@@ -134,25 +133,6 @@ def _member(arrays: Mapping[str, Array], key: str, path: Path) -> Array:
         return arrays[key]
     except UNREADABLE as error:
         raise InputError(f"{path}: {key} cannot be read: {_reason(error)}") from None
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes `path`'s place once all is written."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as whole:
-            yield whole
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    os.umask(mask := os.umask(0o022))
-    return mask
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from hlo2graph.atomic import replacing
 from hlo2graph.backends.cuda.source import HEADER
 from hlo2graph.errors import BackendError
 
@@ -102,14 +102,8 @@ def _store(path: Path, cubin: bytes) -> None:
     """Write whole or not at all, a digest first; a cache that cannot be written is no error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16])
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(hashlib.sha256(cubin).digest() + cubin)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replacing(path) as whole:
+            whole.write(hashlib.sha256(cubin).digest() + cubin)
     except OSError:
         return
 
