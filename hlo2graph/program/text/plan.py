@@ -11,7 +11,7 @@
     t1: while loop, state={1[0:64]}, predicate=1[64:65] { condition { ... } body { ... } }
     edge t0 -> t1, raw 1[0:64]
 
-Grammar and checks are in grammars/thunks.lark and frontend/thunks.py.
+Grammar and checks are in grammars/thunks.lark and frontend/thunks/.
 """
 
 from __future__ import annotations

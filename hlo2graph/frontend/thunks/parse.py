@@ -19,10 +19,10 @@ from hlo2graph.frontend.build import parse_computations
 from hlo2graph.frontend.literals import read_literal
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import ShapeReader
-from hlo2graph.frontend.thunks_attributes import Attributes, Bytes, unquote
-from hlo2graph.frontend.thunks_build import Builder
-from hlo2graph.frontend.thunks_lines import AllocationLine, BoundLine, Text, span_of
-from hlo2graph.frontend.thunks_syntax import read_text
+from hlo2graph.frontend.thunks.attributes import Attributes, Bytes, unquote
+from hlo2graph.frontend.thunks.build import Builder
+from hlo2graph.frontend.thunks.lines import AllocationLine, BoundLine, Text, span_of
+from hlo2graph.frontend.thunks.syntax import read_text
 from hlo2graph.frontend.verify import verify_computations
 from hlo2graph.hlo import Computation, Literal, Shape
 from hlo2graph.program.edges import with_edges

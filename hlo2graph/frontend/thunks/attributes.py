@@ -12,7 +12,7 @@ from lark import Token
 
 from hlo2graph.errors import Note, ParseError, Source, Span, VerifyError
 from hlo2graph.frontend.context import nearest
-from hlo2graph.frontend.thunks_lines import span_of
+from hlo2graph.frontend.thunks.lines import span_of
 from hlo2graph.program.plan import Allocation
 from hlo2graph.program.thunks import Slice
 

@@ -9,8 +9,8 @@ from lark import Token
 
 from hlo2graph.errors import Note, ParseError, Span, VerifyError
 from hlo2graph.frontend.context import nearest
-from hlo2graph.frontend.thunks_attributes import Attributes, Bytes, unquote
-from hlo2graph.frontend.thunks_checks import (
+from hlo2graph.frontend.thunks.attributes import Attributes, Bytes, unquote
+from hlo2graph.frontend.thunks.checks import (
     Surface,
     check_call,
     check_copy,
@@ -20,7 +20,7 @@ from hlo2graph.frontend.thunks_checks import (
     check_selector,
     surface,
 )
-from hlo2graph.frontend.thunks_lines import EdgeLine, NestedLines, ThunkLine, span_of
+from hlo2graph.frontend.thunks.lines import EdgeLine, NestedLines, ThunkLine, span_of
 from hlo2graph.hlo import Computation
 from hlo2graph.program.thunks import (
     Collective,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlo2graph.errors import Note, Span, VerifyError
-from hlo2graph.frontend.thunks_attributes import Attributes
+from hlo2graph.frontend.thunks.attributes import Attributes
 from hlo2graph.hlo import Computation, Shape
 from hlo2graph.program.thunks import Slice
 

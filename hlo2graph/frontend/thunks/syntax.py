@@ -16,7 +16,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from hlo2graph.errors import ParseError, Source, Span
 from hlo2graph.frontend.grammars import read_grammar
 from hlo2graph.frontend.scan import Fault, closing
-from hlo2graph.frontend.thunks_lines import (
+from hlo2graph.frontend.thunks.lines import (
     AllocationLine,
     BoundLine,
     EdgeLine,
