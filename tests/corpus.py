@@ -23,7 +23,7 @@ import numpy as np
 
 import hlo2graph
 from hlo2graph.hlo import DTYPES
-from hlo2graph.inspect.compare import Tolerance, compare_all, tolerance_for
+from hlo2graph.inspect.compare import Tolerance, compare, tolerance_for
 from hlo2graph.ops.spec import Array
 
 BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES.values()}
@@ -62,8 +62,11 @@ def run(module: object, results: Path) -> str:
         return f"{len(got)} results, expected {len(want)}"
     want = [as_dtype(w, g.dtype) for w, g in zip(want, got, strict=True)]
     tolerances = [scaled(tolerance_for(BY_NUMPY[w.dtype]), w) for w in want]
-    wrong = [str(c) for c in compare_all(got, want, tolerances) if not c.ok]
-    return "; ".join(wrong)
+    compared = (
+        compare(g, w, tolerance, f"out{i}")
+        for i, (g, w, tolerance) in enumerate(zip(got, want, tolerances, strict=True))
+    )
+    return "; ".join(str(c) for c in compared if not c.ok)
 
 
 def scaled(tolerance: Tolerance, want: Array) -> Tolerance:

@@ -11,7 +11,6 @@ from hlo2graph.inspect.compare import (
     TOLERANCES,
     Tolerance,
     compare,
-    compare_all,
     same_bits,
     tolerance_for,
 )
@@ -96,11 +95,6 @@ def test_another_shape_or_dtype_is_a_difference():
 def test_empty_and_scalar_results():
     assert compare(f32(), f32(), EXACT).ok
     assert compare(np.float32(2)[...], np.float32(3)[...], EXACT).at == ()
-
-
-def test_all_leaves_are_compared():
-    found = compare_all([f32(1), f32(2)], [f32(1), f32(3)], [EXACT, EXACT])
-    assert [(c.name, c.ok) for c in found] == [("out0", True), ("out1", False)]
 
 
 def test_same_bits_sees_zeros_and_nans():

@@ -143,16 +143,6 @@ def compare(got: Array, want: Array, tolerance: Tolerance, name: str = "result")
     return Comparison(name, tolerance, got.size, bad, worst, at, str(got[at]), str(want[at]))
 
 
-def compare_all(
-    got: Sequence[Array], want: Sequence[Array], tolerances: Sequence[Tolerance]
-) -> tuple[Comparison, ...]:
-    """Compare result leaf by result leaf; they are named out0, out1, ..."""
-    return tuple(
-        compare(g, w, tolerance, f"out{i}")
-        for i, (g, w, tolerance) in enumerate(zip(got, want, tolerances, strict=True))
-    )
-
-
 def same_bits(got: Sequence[Array], want: Sequence[Array]) -> bool:
     """Equal bit for bit, NaN payloads and signs of zero included."""
     return len(got) == len(want) and all(
