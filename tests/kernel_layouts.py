@@ -35,6 +35,18 @@ def _many(count: int, dtype: str, shape: str, result: str, unit: str, call: str)
     )
 
 
+def nested_fusions(depth: int) -> str:
+    """Return fusions in each other, `depth` of them, each at another index than the next."""
+    inner = "fused0 { x = f32[4] parameter(0) ROOT y = f32[4] negate(x) }\n"
+    others = [
+        f"fused{k} {{ x = f32[4] parameter(0) y = f32[4] reverse(x), dimensions={{0}} "
+        f"ROOT z = f32[4] fusion(y), kind=kLoop, calls=fused{k - 1} }}\n"
+        for k in range(1, depth)
+    ]
+    entry = f"x = f32[4] parameter(0) ROOT r = f32[4] fusion(x), kind=kLoop, calls=fused{depth - 1}"
+    return module(entry, inner, *others)
+
+
 LAYOUTS: dict[str, str] = {
     "scatter-turned": module(
         "x = f32[9,8]{0,1} parameter(0) i = s32[6,2] parameter(1) u = f32[6,3,2] parameter(2) "

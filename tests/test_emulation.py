@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import REFUSED, RUNNABLE, SAMPLES
+from kernel_layouts import nested_fusions
 from kernel_programs import PROGRAMS, long_fusion
 from needs import needs_gxx
 
@@ -101,6 +102,11 @@ def test_long_chains_neither_nest_nor_grow():
     plan = plan_of(long_fusion(5000))
     (source,) = kernels_of(plan).values()
     assert source.text.count("\n") < 30000
+    agrees(plan, Kernels([plan]))
+
+
+def test_deep_fusions_end():
+    plan = plan_of(nested_fusions(150))
     agrees(plan, Kernels([plan]))
 
 

@@ -58,17 +58,32 @@ class _Frame:
 
 
 @contextmanager
-def deep_walks(computation: Computation) -> Iterator[None]:
-    """Let walks go as deep as a computation is long.
+def deep_walks(computation: Computation, computations: Mapping[str, Computation]) -> Iterator[None]:
+    """Let walks go as deep as a computation is long, with what it calls.
 
     Where an index changes on the way, rules call each other, about ten Python calls an instruction.
     """
     held = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(held, 1000 + CALLS_EACH * len(computation.instructions)))
+    sys.setrecursionlimit(max(held, 1000 + CALLS_EACH * _length(computation, computations)))
     try:
         yield
+    except RecursionError:
+        raise UnsupportedError(
+            f"{computation.name} nests more than {MOST_LINES} instructions",
+            computation.result.span or computation.span,
+        ) from None
     finally:
         sys.setrecursionlimit(held)
+
+
+def _length(computation: Computation, computations: Mapping[str, Computation]) -> int:
+    """Count instructions, those of computations once a call; what is past MOST_LINES is many."""
+    waiting, found = [computation], 0
+    while waiting and found <= MOST_LINES:
+        here = waiting.pop()
+        found += len(here.instructions)
+        waiting += [computations[name] for i in here.instructions for name in i.called()]
+    return found
 
 
 class ElementEmitter:

@@ -62,7 +62,7 @@ def kernel_source(
     """Return the kernel for one computation, in the form that fits its root."""
     computation = computations[key.computation]
     signature = signature_of(name, computation)
-    with deep_walks(computation):
+    with deep_walks(computation, computations):
         if own := form_for(computation, computations, signature, key.inplace):
             return OWN_FORMS[own[0]](own[1])
         if reduction := reduction_of(computation):
