@@ -61,7 +61,8 @@ def test_kernels_of_what_cuda_cannot_run(cli, tmp_path):
     path.write_text(
         "HloModule s\n"
         "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
-        "ENTRY main { x = f32[8] parameter(0)  ROOT y = f32[8] all-reduce(x), to_apply=sum }\n"
+        "ENTRY main { x = f32[8] parameter(0)\n"
+        "ROOT y = f32[8] all-reduce(x), replica_groups={{0,1}}, to_apply=sum }\n"
     )
     code, _, err = cli("kernels", path)
     assert code == 2

@@ -279,8 +279,8 @@ HloModule sums
 sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
 ENTRY main {
   x = f32[8] parameter(0)
-  y = f32[8] all-reduce(x), to_apply=sum
-  ROOT z = f32[8] all-reduce(y), to_apply=sum
+  y = f32[8] all-reduce(x), replica_groups={{0,1}}, to_apply=sum
+  ROOT z = f32[8] all-reduce(y), replica_groups={{0,1}}, to_apply=sum
 }
 """
     with pytest.raises(UnsupportedError, match=r"of sums\n.*6:3: note: all-reduce, 2 times"):

@@ -252,15 +252,14 @@ def test_calls_nested_too_deep_are_refused() -> None:
 COMMUNICATION = {
     "f32[8,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups={{0,1,2,3}}": None,
     "f32[8,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups=[2,4]<=[8]": None,
-    "f32[8,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups={}": None,
     "f32[6,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups={{0,1,2,3}}": "f32[8,4]",
     "(f32[8], s32[4]) all-gather(f32[2] a, s32[1] b), dimensions={0}, replica_groups=[1,4]<=[4]": (
         None
     ),
     "(f32[2], f32[8]) all-gather-start(f32[2] a), dimensions={0}, replica_groups=[1,4]<=[4]": None,
-    "f32[2] all-reduce(f32[2] a), replica_groups={}, to_apply=sum": None,
-    "(f32[2], f32[3]) all-reduce(f32[2] a, f32[3] b), replica_groups={}, to_apply=sum": None,
-    "f32[2] all-reduce-start(f32[2] a), replica_groups={}, to_apply=sum": None,
+    "f32[2] all-reduce(f32[2] a), replica_groups={{0,1}}, to_apply=sum": None,
+    "(f32[2], f32[3]) all-reduce(f32[2] a, f32[3] b), replica_groups={{0,1}}, to_apply=sum": None,
+    "f32[2] all-reduce-start(f32[2] a), replica_groups={{0,1}}, to_apply=sum": None,
     "f32[2] all-reduce(s32[2] a), replica_groups={}, to_apply=sum": "s32[2]",
     "f32[2] reduce-scatter(f32[8] a), dimensions={0}, replica_groups=[1,4]<=[4], to_apply=sum": (
         None
@@ -330,14 +329,14 @@ def test_what_cannot_run_is_listed_with_its_reason() -> None:
         SUM
         + """dead (x: f32[]) -> f32[] {
   x = f32[] parameter(0)
-  ROOT r = f32[] all-reduce(x), replica_groups={}, to_apply=sum
+  ROOT r = f32[] all-reduce(x), replica_groups={{0,1}}, to_apply=sum
 }
 ENTRY e {
   x = f32[4] parameter(0)
   n = s32[] parameter(1)
   c = f32[4] constant({...})
   a = f32[4] add(x, c)
-  r = f32[4] all-reduce(a), replica_groups={}, to_apply=sum
+  r = f32[4] all-reduce(a), replica_groups={{0,1}}, to_apply=sum
   d = f32[<=4] set-dimension-size(r, n), dimensions={0}
   ROOT m = f32[<=4] negate(d)
 }"""

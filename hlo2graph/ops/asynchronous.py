@@ -50,7 +50,8 @@ def _infer_done(instr: Instruction, operands: Sequence[AnyShape], _: Computation
     return tuple_of(instr, operands[0], least=2).parts[1]
 
 
-def _done(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostValue:
+def second_part(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostValue:
+    """Return what a start of operands and results holds as its result."""
     return operands[0][1]
 
 
@@ -92,7 +93,7 @@ ASYNCHRONOUS: tuple[OpSpec, ...] = (
         device=INLINED,
     ),
     OpSpec("async-update", 1, _infer_update, _update, _ATTRS, lowering=_STRUCTURE, device=INLINED),
-    OpSpec("async-done", 1, _infer_done, _done, _ATTRS, lowering=_STRUCTURE, device=INLINED),
+    OpSpec("async-done", 1, _infer_done, second_part, _ATTRS, lowering=_STRUCTURE, device=INLINED),
     OpSpec(
         "copy-start",
         1,

@@ -1,4 +1,4 @@
-"""Communication between devices and with the host: inferred in full, planned, but not run yet.
+"""Communication between devices, which runs where the device is alone, and with the host.
 
 Shapes follow OpenXLA's operation page. The start of an asynchronous pair holds what its done
 hands out: all-reduce-start its result, the others a tuple of operands and results.
@@ -11,7 +11,9 @@ from typing import TypeAlias
 
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape, TupleShape
-from hlo2graph.ops.device import NoDevice
+from hlo2graph.ops import one_device
+from hlo2graph.ops.asynchronous import second_part
+from hlo2graph.ops.device import INLINED, ByInstruction, NoDevice
 from hlo2graph.ops.expect import (
     as_array,
     as_arrays,
@@ -25,22 +27,29 @@ from hlo2graph.ops.expect import (
     tuple_of,
 )
 from hlo2graph.ops.groups import group_size
-from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, Lowering, OpSpec
+from hlo2graph.ops.spec import (
+    Array,
+    Computations,
+    Evaluator,
+    HostRule,
+    HostValue,
+    Lowering,
+    OpSpec,
+)
 
 _TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
 _Infer: TypeAlias = Callable[[Instruction, Sequence[AnyShape], Computations], AnyShape]
 
 
-_NEEDS_DEVICES = "needs several devices, and programs run on one"
 _NEEDS_HOST = "talks to a host program that is not there"
-
-
-def _needs_devices(_: Instruction) -> str:
-    return _NEEDS_DEVICES
 
 
 def _needs_host(_: Instruction) -> str:
     return _NEEDS_HOST
+
+
+def _first(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostValue:
+    return operands[0]
 
 
 def _refused(instr: Instruction, _: Sequence[HostValue], __: Evaluator) -> Array:
@@ -222,12 +231,19 @@ def _collective(
         opcode,
         arity,
         infer,
-        _refused,
+        one_device.host,
         frozenset(attrs),
         Lowering.COLLECTIVE,
         effect=True,
-        why_not=_needs_devices,
-        device=NoDevice(_NEEDS_DEVICES),
+        why_not=one_device.why_not,
+        device=ByInstruction(one_device.device),
+    )
+
+
+def _done(opcode: str, infer: _Infer, host: HostRule) -> OpSpec:
+    """Describe an end: whether it can run was decided where it was started."""
+    return OpSpec(
+        opcode, 1, infer, host, frozenset(), Lowering.COLLECTIVE, effect=True, device=INLINED
     )
 
 
@@ -256,17 +272,17 @@ _CHANNEL = ("channel_id", "is_host_transfer")
 COLLECTIVES: tuple[OpSpec, ...] = (
     _collective("all-gather", _SOME, _all_gather, *_GATHER),
     _collective("all-gather-start", _SOME, _all_gather_start, *_GATHER),
-    _collective("all-gather-done", 1, _second_part),
+    _done("all-gather-done", _second_part, second_part),
     _collective("all-reduce", _SOME, _all_reduce, *_REDUCE),
     _collective("all-reduce-start", _SOME, _all_reduce, *_REDUCE),
-    _collective("all-reduce-done", 1, _same_as_operands),
+    _done("all-reduce-done", _same_as_operands, _first),
     _collective("reduce-scatter", _SOME, _reduce_scatter, *_REDUCE, "dimensions"),
     _collective("all-to-all", _SOME, _all_to_all, *_PLACED),
     _collective("ragged-all-to-all", 6, _ragged, *_GROUPS, "dimensions"),
     _collective("collective-broadcast", _SOME, _same_as_operands, *_GROUPS),
     _collective("collective-permute", _SOME, _permute, *_PERMUTE),
     _collective("collective-permute-start", _SOME, _permute_start, *_PERMUTE),
-    _collective("collective-permute-done", 1, _second_part),
+    _done("collective-permute-done", _second_part, second_part),
     _host_io("infeed", 1, _infeed, "infeed_config"),
     _host_io("outfeed", 2, _outfeed, "outfeed_config", "outfeed_shape"),
     _host_io("send", 2, _send, *_CHANNEL),

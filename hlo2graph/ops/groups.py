@@ -1,4 +1,4 @@
-"""How many devices work together in a collective, read from `replica_groups`."""
+"""Which devices work together in a collective, read from its groups and pairs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hlo2graph.ops.expect import refuse
 
 _LISTED = re.compile(r"\{[\d,\s]*\}")
 _IOTA = re.compile(r"\[([\d,\s]+)\]\s*<=\s*\[")
+_DEVICE = re.compile(r"-?\d+")
 
 
 def group_size(instr: Instruction) -> int | None:
@@ -25,3 +26,14 @@ def group_size(instr: Instruction) -> int | None:
     if len(sizes) > 1:
         refuse(instr, f"needs groups of one size, got replica_groups={text}")
     return sizes.pop() if sizes else None
+
+
+def is_alone(instr: Instruction) -> bool:
+    """Tell whether no group or pair of `instr` has a device other than number 0 in it."""
+    groups = str(instr.attrs.get("replica_groups", "{}"))
+    pairs = str(instr.attrs.get("source_target_pairs", "{}"))
+    if iota := _IOTA.match(groups):
+        return all(int(count) == 1 for count in iota[1].split(","))
+    if not groups.startswith("{"):
+        return False  # a mesh: several devices, or no reason to have one
+    return all(int(device) == 0 for device in _DEVICE.findall(groups + pairs))

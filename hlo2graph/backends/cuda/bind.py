@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.compiler import KERNELS_PER_UNIT, Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
-from hlo2graph.backends.cuda.kernels import KernelKey, key_of
+from hlo2graph.backends.cuda.kernels import Computing, KernelKey, key_of
 from hlo2graph.backends.cuda.memory import PlanMemory
 from hlo2graph.backends.cuda.products import CapturedGraph
 from hlo2graph.backends.cuda.source import KernelSource
@@ -137,7 +137,7 @@ class Binder:
     def _steps(self, thunk: Thunk[Slice]) -> tuple[Step, ...]:
         place = f"{thunk.name} ({thunk.span})" if thunk.span else thunk.name
         match thunk:
-            case Kernel():
+            case Kernel() | Collective():
                 return self._kernel(thunk, place)
             case Copy():
                 return self._copy(thunk.name, place, thunk.source, thunk.target)
@@ -149,8 +149,6 @@ class Binder:
                 return (self._branch(thunk, place),)
             case Library():
                 return self._library(thunk, place)
-            case Collective():
-                raise AssertionError(f"{thunk.name} was not refused")
             case _:
                 assert_never(thunk)
 
@@ -167,7 +165,7 @@ class Binder:
         captured = CapturedGraph(enqueue, place)
         return (LibraryStep(thunk.name, place, enqueue, captured),)
 
-    def _kernel(self, thunk: Kernel[Slice] | Library[Slice], place: str) -> tuple[Step, ...]:
+    def _kernel(self, thunk: Computing, place: str) -> tuple[Step, ...]:
         if not any(w.size for w in thunk.writes):
             return ()
         source = self.sources[key_of(thunk)]

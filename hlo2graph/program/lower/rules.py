@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from hlo2graph.hlo import AnyShape, Instruction, Literal, Shape, TupleShape
+from hlo2graph.hlo import AnyShape, Instruction, Literal, Module, Shape, TupleShape
 from hlo2graph.ops import OPS
+from hlo2graph.ops.one_device import sends_nothing, why_not, with_devices
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.program.lower.calls import called, has_effect, is_inlined, part_range
 from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names
@@ -30,7 +31,9 @@ def rule_for(instr: Instruction) -> Rule:
     if opcode.endswith("-start"):
         return _start
     spec = OPS.get(opcode)
-    if spec is not None and spec.lowering in (Lowering.COLLECTIVE, Lowering.HOST_IO):
+    if spec is not None and spec.lowering is Lowering.COLLECTIVE:
+        return _between_devices
+    if spec is not None and spec.lowering is Lowering.HOST_IO:
         return _collective
     return _kernel
 
@@ -189,6 +192,48 @@ def _collective(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
     builder.emit(
         Collective(name, computation, reads, _values(results), after, metadata(instr), instr.span)
     )
+    return results
+
+
+def _between_devices(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
+    """Do without a thunk where the device is alone: what it gets is what it gives."""
+    operands = [frame.computation[o].shape for o in instr.operands]
+    instr = with_devices(instr, operands, _devices(builder.shared.module, instr))
+    if why_not(instr) is not None:
+        return _collective(builder, frame, instr)
+    given = [leaf for operand in instr.operands for leaf in frame.env[operand]]
+    shapes = instr.shape.leaves()
+    if sends_nothing(instr):
+        return _zeros(builder, frame, instr)
+    controls = builder.controls(instr, frame)
+    names = leaf_names(instr.name, instr.shape)
+    return tuple(
+        _in_layout(builder, leaf._replace(after=(*leaf.after, *controls)), shape, name, instr)
+        for leaf, shape, name in zip(given, shapes, names, strict=True)
+    )
+
+
+def _devices(module: Module, instr: Instruction) -> int:
+    """Return how many devices are in a group that is left out; a channel joins partitions too."""
+    replicas = int(module.attrs.get("replica_count", 1))
+    partitions = int(module.attrs.get("num_partitions", 1))
+    return replicas * partitions if "channel_id" in instr.attrs else replicas
+
+
+def _in_layout(builder: Builder, leaf: Leaf, shape: Shape, name: str, instr: Instruction) -> Leaf:
+    if same_order(leaf.shape, shape):
+        return builder.view(leaf, shape)
+    return Leaf(shape, builder.laid_out(leaf, shape, name, instr.name), after=leaf.after)
+
+
+def _zeros(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
+    name = builder.name(instr, frame)
+    results = builder.results(instr, name)
+    after = builder.after(instr, frame)
+    for at, result in enumerate(results):
+        thunk = builder.shared.unique(f"{name}.{at}", instr.name) if at else name
+        target = builder.buffer(result)
+        builder.emit(Fill(thunk, b"\0", target, after, metadata(instr), instr.span))
     return results
 
 

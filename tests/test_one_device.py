@@ -1,0 +1,135 @@
+"""Communication between devices on a device that is alone, planned and run, as XLA runs it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lowering import ADD, lowered, names, opcodes
+from xla import run_xla
+
+import hlo2graph
+from hlo2graph.errors import UnsupportedError
+from hlo2graph.frontend import parse, verify
+from hlo2graph.ops.evaluate import HostEvaluator
+from hlo2graph.program.lower import lower
+from hlo2graph.program.thunks import Collective, Fill, Kernel
+
+X = np.arange(1, 5, dtype=np.float32)
+ALONE = (
+    "f32[4] all-reduce(x), replica_groups={}, to_apply=add",
+    "f32[4] all-reduce(x), to_apply=add",
+    "f32[4] all-reduce(x), replica_groups={{0}}, to_apply=add",
+    "f32[4] all-reduce(x), channel_id=1, replica_groups=[1,1]<=[1], "
+    "use_global_device_ids=true, to_apply=add",
+    "f32[4] all-gather(x), dimensions={0}, replica_groups={}",
+    "f32[4] reduce-scatter(x), dimensions={0}, replica_groups={{0}}, to_apply=add",
+    "f32[4] all-to-all(x), dimensions={0}, replica_groups={{0}}",
+    "f32[4] collective-broadcast(x), replica_groups={{0}}",
+    "f32[4] collective-permute(x), source_target_pairs={{0,0}}",
+)
+SEVERAL = {
+    "f32[8] all-gather(x), dimensions={0}, replica_groups={}": "[1,2]<=[2]",
+    "f32[1] reduce-scatter(x), dimensions={0}, replica_groups={}, to_apply=add": "[1,4]<=[4]",
+    "(f32[4], f32[4]) all-to-all(x, x), replica_groups={}": "[1,2]<=[2]",
+    "f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add": "{{0,1}}",
+    "f32[4] all-reduce(x), replica_groups={{1}}, to_apply=add": "{{1}}",
+    "f32[4] all-reduce(x), replica_groups=[1,2]<=[2], to_apply=add": "[1,2]<=[2]",
+}
+PAIR = """
+  r = f32[4] all-reduce-start(x), replica_groups={}, to_apply=add
+  g = (f32[4], f32[4]) all-gather-start(x), replica_groups={{0}}, dimensions={0}
+  p = (f32[4], f32[4], u32[], u32[]) collective-permute-start(x), source_target_pairs={}
+  rd = f32[4] all-reduce-done(r)
+  gd = f32[4] all-gather-done(g)
+  pd = f32[4] collective-permute-done(p)
+  replica = u32[] replica-id()
+  ROOT t = (f32[4], f32[4], f32[4], u32[]) tuple(rd, gd, pd, replica)
+"""
+
+
+def module(body: str, header: str = "HloModule m\n") -> str:
+    return f"{header}{ADD}ENTRY e {{\n  x = f32[4] parameter(0)\n{body}\n}}\n"
+
+
+@pytest.mark.parametrize("call", ALONE)
+def test_what_goes_out_comes_back_without_a_thunk(call: str) -> None:
+    text = module(f"ROOT y = {call}")
+    program = lower(verify(parse(text)))
+    assert program.body.thunks == ()
+    assert program.body.results == program.body.params
+    [found] = hlo2graph.compile(text, backend="host")(X)
+    np.testing.assert_array_equal(found, X)
+    if "broadcast" not in call:  # XLA has none on the CPU
+        np.testing.assert_array_equal(found, run_xla(text, [X])[0])
+
+
+@pytest.mark.parametrize(("call", "groups"), SEVERAL.items(), ids=SEVERAL)
+def test_several_devices_are_planned_and_refused(call: str, groups: str) -> None:
+    text = module(f"ROOT y = {call}")
+    program = lower(verify(parse(text)))
+    [thunk] = program.body.thunks
+    assert isinstance(thunk, Collective)
+    assert program.computations[thunk.computation].result.attrs["replica_groups"] == groups
+    with pytest.raises(UnsupportedError, match="needs several devices, and programs run on one"):
+        hlo2graph.compile(text, backend="host")
+
+
+@pytest.mark.parametrize(
+    ("header", "channel", "thunks"),
+    [
+        ("replica_count=2", "", 1),
+        ("num_partitions=2", "", 0),
+        ("num_partitions=2", "channel_id=1, ", 1),
+        ("replica_count=1, num_partitions=1", "channel_id=1, ", 0),
+    ],
+)
+def test_the_header_says_who_is_in_an_empty_group(header: str, channel: str, thunks: int) -> None:
+    text = module(
+        f"ROOT y = f32[4] all-reduce(x), {channel}replica_groups={{}}, to_apply=add",
+        f"HloModule m, {header}\n",
+    )
+    assert len(lower(verify(parse(text))).body.thunks) == thunks
+
+
+def test_starts_and_ends_give_what_the_whole_gives() -> None:
+    text = module(PAIR)
+    expected = [X, X, np.zeros(4, np.float32), np.uint32(0)]
+    parsed = verify(parse(text))
+    evaluated = HostEvaluator(parsed.computations)("e", [X])
+    run = hlo2graph.compile(text, backend="host")(X)
+    assert isinstance(evaluated, tuple)
+    for found in (evaluated, run):
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_device_to_which_nobody_sends_gets_zeros() -> None:
+    program = lowered(
+        """x = f32[4] parameter(0)
+        w = s32[2] parameter(1)
+        ROOT p = (f32[4], s32[2]) collective-permute(x, w), source_target_pairs={}"""
+    )
+    assert [type(t) for t in program.body.thunks] == [Fill, Fill]
+    assert names(program) == ["p", "p.1"]
+
+
+def test_the_result_may_have_another_layout() -> None:
+    program = lowered(
+        """x = f32[2,3]{1,0} parameter(0)
+        ROOT p = f32[2,3]{0,1} collective-broadcast(x), replica_groups={{0}}"""
+    )
+    [copy] = program.body.thunks
+    assert isinstance(copy, Kernel)
+    assert opcodes(program, copy.computation) == ["parameter", "copy"]
+
+
+def test_control_goes_through_what_has_no_thunk() -> None:
+    program = lowered(
+        """x = f32[4] parameter(0)
+        a = f32[4] negate(x)
+        r = f32[4] all-reduce(x), replica_groups={}, to_apply=add, control-predecessors={a}
+        b = f32[4] abs(x), control-predecessors={r}
+        ROOT t = (f32[4], f32[4]) tuple(a, b)""",
+        computations=ADD,
+    )
+    assert [(t.name, t.after) for t in program.body.thunks] == [("a", ()), ("b", ("a",))]
