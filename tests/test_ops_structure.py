@@ -391,6 +391,10 @@ def test_a_wrong_tuple_element() -> None:
         verify(parse(text))
 
 
+def test_what_an_opcode_requires_it_takes() -> None:
+    assert all(spec.required <= spec.attrs for spec in OPS.values())
+
+
 def test_no_opcode_has_two_specs() -> None:
     assert len(OPS) == sum(len(family) for family in FAMILIES)
 

@@ -7,51 +7,7 @@ from collections.abc import Collection
 from hlo2graph.ops import OPS
 
 _NO: frozenset[str] = frozenset()
-_ATTRS = {
-    "all-gather": "dimensions",
-    "all-gather-start": "dimensions",
-    "all-reduce": "to_apply",
-    "all-reduce-start": "to_apply",
-    "async-start": "calls",
-    "batch-norm-grad": "epsilon feature_index",
-    "batch-norm-inference": "epsilon feature_index",
-    "batch-norm-training": "epsilon feature_index",
-    "call": "to_apply",
-    "collective-permute": "source_target_pairs",
-    "collective-permute-start": "source_target_pairs",
-    "compare": "direction",
-    "concatenate": "dimensions",
-    "convolution": "dim_labels",
-    "custom-call": "custom_call_target",
-    "domain": "domain",
-    "dynamic-slice": "dynamic_slice_sizes",
-    "fft": "fft_type fft_length",
-    "fusion": "kind calls",
-    "gather": "offset_dims collapsed_slice_dims start_index_map index_vector_dim slice_sizes",
-    "get-dimension-size": "dimensions",
-    "get-tuple-element": "index",
-    "iota": "iota_dimension",
-    "map": "to_apply",
-    "pad": "padding",
-    "reduce": "dimensions to_apply",
-    "reduce-precision": "exponent_bits mantissa_bits",
-    "reduce-scatter": "dimensions to_apply",
-    "reduce-window": "to_apply",
-    "reverse": "dimensions",
-    "rng": "distribution",
-    "rng-bit-generator": "algorithm",
-    "rng-get-and-update-state": "delta",
-    "scatter": "update_window_dims inserted_window_dims scatter_dims_to_operand_dims "
-    "index_vector_dim to_apply",
-    "select-and-scatter": "select scatter",
-    "set-dimension-size": "dimensions",
-    "slice": "slice",
-    "sort": "dimensions to_apply",
-    "topk": "k",
-    "transpose": "dimensions",
-    "while": "condition body",
-}  # as XLA's parser has it; what else is needed follows from the shapes, and is verified
-_REQUIRED = {opcode: frozenset(names.split()) for opcode, names in _ATTRS.items()}
+_REQUIRED = {opcode: spec.required for opcode, spec in OPS.items()}
 REQUIRED = {
     **{f"{opcode}-start": names for opcode, names in _REQUIRED.items()},
     **_REQUIRED,

@@ -89,6 +89,7 @@ ASYNCHRONOUS: tuple[OpSpec, ...] = (
         _infer_start,
         _start,
         _ATTRS | {"output_to_operand_aliasing"},
+        required=frozenset({"calls"}),
         lowering=_STRUCTURE,
         device=INLINED,
     ),

@@ -225,7 +225,11 @@ def _recv_done(instr: Instruction, operands: Sequence[AnyShape], _: Computations
 
 
 def _collective(
-    opcode: str, arity: int | tuple[int, int | None], infer: _Infer, *attrs: str
+    opcode: str,
+    arity: int | tuple[int, int | None],
+    infer: _Infer,
+    *attrs: str,
+    required: tuple[str, ...] = (),
 ) -> OpSpec:
     return OpSpec(
         opcode,
@@ -234,6 +238,7 @@ def _collective(
         one_device.host,
         frozenset(attrs),
         Lowering.COLLECTIVE,
+        required=frozenset(required),
         effect=True,
         why_not=one_device.why_not,
         device=ByInstruction(one_device.device),
@@ -270,18 +275,33 @@ _PERMUTE = ("channel_id", "source_target_pairs", "slice_sizes")
 _CHANNEL = ("channel_id", "is_host_transfer")
 
 COLLECTIVES: tuple[OpSpec, ...] = (
-    _collective("all-gather", _SOME, _all_gather, *_GATHER),
-    _collective("all-gather-start", _SOME, _all_gather_start, *_GATHER),
+    _collective("all-gather", _SOME, _all_gather, *_GATHER, required=("dimensions",)),
+    _collective("all-gather-start", _SOME, _all_gather_start, *_GATHER, required=("dimensions",)),
     _done("all-gather-done", _second_part, second_part),
-    _collective("all-reduce", _SOME, _all_reduce, *_REDUCE),
-    _collective("all-reduce-start", _SOME, _all_reduce, *_REDUCE),
+    _collective("all-reduce", _SOME, _all_reduce, *_REDUCE, required=("to_apply",)),
+    _collective("all-reduce-start", _SOME, _all_reduce, *_REDUCE, required=("to_apply",)),
     _done("all-reduce-done", _same_as_operands, _first),
-    _collective("reduce-scatter", _SOME, _reduce_scatter, *_REDUCE, "dimensions"),
+    _collective(
+        "reduce-scatter",
+        _SOME,
+        _reduce_scatter,
+        *_REDUCE,
+        "dimensions",
+        required=("dimensions", "to_apply"),
+    ),
     _collective("all-to-all", _SOME, _all_to_all, *_PLACED),
     _collective("ragged-all-to-all", 6, _ragged, *_GROUPS, "dimensions"),
     _collective("collective-broadcast", _SOME, _same_as_operands, *_GROUPS),
-    _collective("collective-permute", _SOME, _permute, *_PERMUTE),
-    _collective("collective-permute-start", _SOME, _permute_start, *_PERMUTE),
+    _collective(
+        "collective-permute", _SOME, _permute, *_PERMUTE, required=("source_target_pairs",)
+    ),
+    _collective(
+        "collective-permute-start",
+        _SOME,
+        _permute_start,
+        *_PERMUTE,
+        required=("source_target_pairs",),
+    ),
     _done("collective-permute-done", _second_part, second_part),
     _host_io("infeed", 1, _infeed, "infeed_config"),
     _host_io("outfeed", 2, _outfeed, "outfeed_config", "outfeed_shape"),

@@ -235,6 +235,7 @@ CONVERSION: tuple[OpSpec, ...] = (
         _infer_reduce_precision,
         _reduce_precision,
         attrs=frozenset({"exponent_bits", "mantissa_bits"}),
+        required=frozenset({"exponent_bits", "mantissa_bits"}),
         elementwise=True,
         inplace=(0,),
         device=device.reduce_precision,

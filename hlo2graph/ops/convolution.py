@@ -200,6 +200,7 @@ CONVOLUTION = (
                 "sparsity_config",
             }
         ),
+        required=frozenset({"dim_labels"}),
         device=device.convolution,
     ),
 )

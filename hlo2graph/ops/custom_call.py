@@ -127,6 +127,7 @@ CUSTOM_CALL = (
                 "window",
             }
         ),
+        required=frozenset({"custom_call_target"}),
         why_not=_why_not,
         device=ByInstruction(_device),
     ),

@@ -146,6 +146,7 @@ DYNAMIC: tuple[OpSpec, ...] = (
         _infer_dynamic_slice,
         _dynamic_slice,
         frozenset({"dynamic_slice_sizes"}),
+        required=frozenset({"dynamic_slice_sizes"}),
         device=device.dynamic_slice,
     ),
     OpSpec(
@@ -170,6 +171,7 @@ DYNAMIC: tuple[OpSpec, ...] = (
         _infer_get_size,
         _get_size,
         _DIMENSIONS,
+        required=frozenset({"dimensions"}),
         device=device.get_dimension_size,
     ),
     OpSpec(
@@ -178,6 +180,7 @@ DYNAMIC: tuple[OpSpec, ...] = (
         _infer_set_size,
         _set_size,
         _DIMENSIONS,
+        required=frozenset({"dimensions"}),
         inplace=(0,),
         why_not=_why_not,
         device=device.same_index,

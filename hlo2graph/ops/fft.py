@@ -76,4 +76,14 @@ def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     return np.ascontiguousarray(result, dtype=instr.shape.dtype.numpy)
 
 
-FFT = (OpSpec("fft", 1, _infer, _run, frozenset({"fft_type", "fft_length"}), device=fft),)
+FFT = (
+    OpSpec(
+        "fft",
+        1,
+        _infer,
+        _run,
+        frozenset({"fft_type", "fft_length"}),
+        required=frozenset({"fft_length", "fft_type"}),
+        device=fft,
+    ),
+)

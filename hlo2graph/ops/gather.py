@@ -196,5 +196,14 @@ GATHER = OpSpec(
     _infer,
     _run,
     frozenset({*_NAMES, "offset_dims", "index_vector_dim", "slice_sizes", "indices_are_sorted"}),
+    required=frozenset(
+        {
+            "collapsed_slice_dims",
+            "index_vector_dim",
+            "offset_dims",
+            "slice_sizes",
+            "start_index_map",
+        }
+    ),
     device=device.gather,
 )

@@ -111,6 +111,7 @@ NORMALIZATION = (
         _infer_training,
         _training,
         _ATTRS,
+        required=frozenset({"epsilon", "feature_index"}),
         device=OwnKernel("batch-norm"),
     ),
     OpSpec(
@@ -119,7 +120,16 @@ NORMALIZATION = (
         _infer_inference,
         _inference,
         _ATTRS,
+        required=frozenset({"epsilon", "feature_index"}),
         device=batch_norm_inference,
     ),
-    OpSpec("batch-norm-grad", 5, _infer_training, _grad, _ATTRS, device=OwnKernel("batch-norm")),
+    OpSpec(
+        "batch-norm-grad",
+        5,
+        _infer_training,
+        _grad,
+        _ATTRS,
+        required=frozenset({"epsilon", "feature_index"}),
+        device=OwnKernel("batch-norm"),
+    ),
 )

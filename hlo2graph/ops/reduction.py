@@ -153,6 +153,7 @@ REDUCTION = (
         _infer_reduce,
         _reduce,
         frozenset({"dimensions", "to_apply"}),
+        required=frozenset({"dimensions", "to_apply"}),
         device=device.reduce,
     ),
     OpSpec(
@@ -161,6 +162,7 @@ REDUCTION = (
         _infer_map,
         _map,
         frozenset({"dimensions", "to_apply"}),
+        required=frozenset({"to_apply"}),
         device=map_,
     ),
 )

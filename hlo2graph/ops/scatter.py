@@ -147,6 +147,15 @@ SCATTER = OpSpec(
             "to_apply",
         }
     ),
+    required=frozenset(
+        {
+            "index_vector_dim",
+            "inserted_window_dims",
+            "scatter_dims_to_operand_dims",
+            "to_apply",
+            "update_window_dims",
+        }
+    ),
     inplace=(0,),
     device=OwnKernel("scatter"),
 )

@@ -102,6 +102,7 @@ SELECTION: tuple[OpSpec, ...] = (
         _infer_compare,
         _compare,
         attrs=frozenset({"direction", "type"}),
+        required=frozenset({"direction"}),
         elementwise=True,
         device=device.compare,
     ),

@@ -219,6 +219,7 @@ SORTING = (
         _infer_sort,
         _sort,
         frozenset({"dimensions", "to_apply", "is_stable"}),
+        required=frozenset({"dimensions", "to_apply"}),
         device=OwnKernel("sort"),
     ),
     OpSpec(
@@ -227,6 +228,7 @@ SORTING = (
         _infer_topk,
         _topk,
         frozenset({"is_stable", "k", "largest"}),
+        required=frozenset({"k"}),
         device=OwnKernel("topk"),
     ),
 )

@@ -65,6 +65,8 @@ class OpSpec:
 
     arity: number of operands: an int, or (least, most) with most None for any number.
     attrs: the attribute names it takes, besides those every instruction may have.
+    required: those of `attrs` without which XLA's parser takes no text; what else is needed
+        follows from the shapes, and is for `infer` to say.
     infer: result shape from operand shapes; raises VerifyError with the instruction's span. The
         written shape (`instr.shape`) may be read where HLO says that it decides (broadcast,
         convert, iota, ...); layouts are ignored by the caller.
@@ -89,4 +91,5 @@ class OpSpec:
     inplace: tuple[int, ...] = ()
     effect: bool = False
     why_not: Supported = always
+    required: frozenset[str] = field(default=frozenset(), kw_only=True)
     device: Device = field(kw_only=True)

@@ -218,6 +218,7 @@ WINDOW = (
         _infer_reduce_window,
         _reduce_window,
         frozenset({"window", "to_apply"}),
+        required=frozenset({"to_apply"}),
         device=device.reduce_window,
     ),
     OpSpec(
@@ -226,6 +227,7 @@ WINDOW = (
         _infer_select_and_scatter,
         _select_and_scatter,
         frozenset({"window", "select", "scatter"}),
+        required=frozenset({"scatter", "select"}),
         device=device.select_and_scatter,
     ),
 )
