@@ -133,6 +133,11 @@ def _laid_out(lhs: Array, window: Window) -> Array:
 
 def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
     lhs, rhs = host_arrays(operands)
+    return convolve(instr, lhs, rhs)
+
+
+def convolve(instr: Instruction, lhs: Array, rhs: Array) -> Array:
+    """Return the convolution that the attributes of `instr` describe, in its element type."""
     assert isinstance(instr.shape, Shape)
     labels, window, dtype = _labels(instr), _window(instr), instr.shape.dtype
     features, batches = _groups(instr)

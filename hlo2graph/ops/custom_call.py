@@ -5,37 +5,26 @@ The written shape decides a custom call's result, as in XLA; a registered target
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
-from hlo2graph.ops.device import ByInstruction, DeviceRule, NoDevice, OwnKernel
+from hlo2graph.ops.custom_cublas import CUBLAS
+from hlo2graph.ops.custom_cudnn import CUDNN
+from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_of
+from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
 from hlo2graph.ops.device_shaping import same_index
 from hlo2graph.ops.expect import host_arrays, refuse, require
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
 
-Check: TypeAlias = Callable[[Instruction, Sequence[AnyShape]], None]
-Rule: TypeAlias = Callable[[Instruction, Sequence[HostValue]], HostValue]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is known of a custom call's target."""
-
-    check: Check
-    host: Rule
-    device: DeviceRule | OwnKernel
-
 
 def _check_identity(instr: Instruction, operands: Sequence[AnyShape]) -> None:
-    require(instr, len(operands) == 1, f"{_name(instr)} takes one operand, got {len(operands)}")
+    require(instr, len(operands) == 1, f"{target_of(instr)} takes one operand, got {len(operands)}")
     require(
         instr,
         operands[0].compatible(instr.shape),
-        f"{_name(instr)} returns its operand {operands[0]}, not {instr.shape}",
+        f"{target_of(instr)} returns its operand {operands[0]}, not {instr.shape}",
     )
 
 
@@ -62,43 +51,40 @@ def _top_k(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
     return top_k(array, k)
 
 
-_IDENTITY = Target(_check_identity, _identity, same_index)
+_IDENTITY = Target(_check_identity, _identity, on_device(same_index))
 TARGETS = {
     "MoveToDevice": _IDENTITY,
     "MoveToHost": _IDENTITY,
     "SPMDFullToShardShape": _IDENTITY,
     "SPMDShardToFullShape": _IDENTITY,
     "Sharding": _IDENTITY,
-    "TopK": Target(_check_top_k, _top_k, OwnKernel("topk")),
+    "TopK": Target(_check_top_k, _top_k, on_device(OwnKernel("topk"))),
     "annotate_device_placement": _IDENTITY,
+    **CUBLAS,
+    **CUDNN,
 }
-
-
-def _name(instr: Instruction) -> str:
-    return str(instr.attrs.get("custom_call_target", ""))
 
 
 def _infer(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
     require(instr, "custom_call_target" in instr.attrs, "needs the attribute custom_call_target")
-    target = TARGETS.get(_name(instr))
-    if target is not None:
+    target = TARGETS.get(target_of(instr))
+    if target is not None and target.why_not(instr) is None:
         target.check(instr, operands)
     return instr.shape
 
 
 def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
-    return TARGETS[_name(instr)].host(instr, operands)
+    return TARGETS[target_of(instr)].host(instr, operands)
 
 
 def _why_not(instr: Instruction) -> str | None:
-    if _name(instr) in TARGETS:
-        return None
-    return f'no rule for "{_name(instr)}"; TopK has one, and what only marks a value, as Sharding'
+    target = TARGETS.get(target_of(instr))
+    return target.why_not(instr) if target else f'no rule for "{target_of(instr)}"'
 
 
-def _device(instr: Instruction) -> DeviceRule | OwnKernel | NoDevice:
-    target = TARGETS.get(_name(instr))
-    return target.device if target else NoDevice(str(_why_not(instr)))
+def _device(instr: Instruction) -> DeviceChoice:
+    reason = _why_not(instr)
+    return NoDevice(reason) if reason else TARGETS[target_of(instr)].device(instr)
 
 
 CUSTOM_CALL = (

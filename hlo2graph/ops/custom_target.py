@@ -1,0 +1,103 @@
+"""What is known of one target of a custom call, and how its backend_config is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from sys import float_info
+from typing import Any, TypeAlias
+
+from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.ops.device import ByLeaf, DeviceRule, NoDevice, OwnKernel
+from hlo2graph.ops.expect import require
+from hlo2graph.ops.spec import Array, HostValue
+
+Check: TypeAlias = Callable[[Instruction, Sequence[AnyShape]], None]
+Rule: TypeAlias = Callable[[Instruction, Sequence[HostValue]], HostValue]
+DeviceChoice: TypeAlias = DeviceRule | ByLeaf | OwnKernel | NoDevice
+
+
+def nothing_missing(_: Instruction) -> str | None:
+    """Every call of the target runs."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A custom call's target.
+
+    check: refuses operands and a result that the target cannot have; asked only where `why_not`
+        has nothing to say.
+    host: the definition of correct, in NumPy.
+    device: what a call needs on the device.
+    why_not: why this call cannot run: what its configuration says, or lacks.
+    """
+
+    check: Check
+    host: Rule
+    device: Callable[[Instruction], DeviceChoice]
+    why_not: Callable[[Instruction], str | None] = nothing_missing
+
+
+def on_device(choice: DeviceChoice) -> Callable[[Instruction], DeviceChoice]:
+    """Return the choice of a target all of whose calls need the same."""
+    return lambda _: choice
+
+
+def target_of(instr: Instruction) -> str:
+    """Return the target's name."""
+    return str(instr.attrs.get("custom_call_target", ""))
+
+
+def result_leaves(instr: Instruction) -> tuple[Shape, ...]:
+    """Return the result's arrays: the tuple's parts, or the one array; none if tuples nest."""
+    shape = instr.shape
+    parts = shape.parts if isinstance(shape, TupleShape) else (shape,)
+    flat = tuple(part for part in parts if isinstance(part, Shape))
+    return flat if len(flat) == len(parts) else ()
+
+
+def as_result(instr: Instruction, leaves: Sequence[Array]) -> HostValue:
+    """Return the result's arrays as the written shape holds them."""
+    return tuple(leaves) if isinstance(instr.shape, TupleShape) else leaves[0]
+
+
+def same_leaf(instr: Instruction, number: int, wanted: Shape) -> None:
+    """Require that leaf `number` of the result is `wanted`."""
+    leaf = result_leaves(instr)[number]
+    require(
+        instr,
+        leaf.compatible(wanted),
+        f"{target_of(instr)} gives {wanted} as result {number}, but {leaf} is written",
+    )
+
+
+def json_config(instr: Instruction, part: str) -> Mapping[str, Any] | None:
+    """Return the object `part` of a backend_config in JSON, or None if that cannot be read.
+
+    Older dumps quote the JSON and hold the part alone.
+    """
+    text = str(instr.attrs.get("backend_config", "{}"))
+    try:
+        held = json.loads(text)
+        held = json.loads(held) if isinstance(held, str) else held
+    except (ValueError, RecursionError):
+        return None
+    found = held.get(part, held) if isinstance(held, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def is_finite(number: object) -> bool:
+    """Tell whether a value of a configuration is a number that a float64 can hold."""
+    return isinstance(number, int | float) and -float_info.max <= number <= float_info.max
+
+
+_ATTRIBUTE = re.compile(r"(\w+) *= *(-?\d+) *: *\w+")
+
+
+def integer_config(instr: Instruction) -> dict[str, int]:
+    """Return the integers of a backend_config in the form `{uplo = 76 : ui8}`."""
+    text = str(instr.attrs.get("backend_config", ""))
+    return {name: int(number[:20]) for name, number in _ATTRIBUTE.findall(text)}
