@@ -14,6 +14,8 @@ _INDEX = re.compile(r" *const (?:int|long long) (i\d+) = ")
 
 
 class _Integers(Protocol):
+    index_type: str
+
     def integer(self, expression: str) -> Expr: ...
 
 
@@ -22,6 +24,8 @@ class Places:
 
     def __init__(self, emitter: _Integers) -> None:
         self._integer = emitter.integer
+        # Loop counters are of type int even where arrays are large: their products must not be.
+        self._wide = "" if emitter.index_type == "int" else "ll"
         self._linear: dict[tuple[Index, tuple[int, ...], tuple[int, ...]], Expr] = {}
 
     def offset(self, shape: Shape, index: Index) -> Expr:
@@ -32,7 +36,7 @@ class Places:
         terms, stride = [], 1
         for dim in shape.minor_to_major:
             if shape.dims[dim] > 1 and index[dim] != "0":
-                terms.append(index[dim] if stride == 1 else f"{index[dim]} * {stride}")
+                terms.append(index[dim] if stride == 1 else f"{index[dim]} * {stride}{self._wide}")
             stride *= shape.dims[dim]
         return " + ".join(reversed(terms)) or "0"
 

@@ -142,7 +142,8 @@ class _Writer:
     def _apply_window(self, window: int) -> None:
         """Fold in the part of the window that lies in the slab, looking at all of the window."""
         emit = self.emit
-        with emit.block(f"for (int part = threadIdx.x; part < {window}; part += {THREADS})"):
+        head = f"for ({emit.index_type} part = threadIdx.x; part < {window}; part += {THREADS})"
+        with emit.block(head):
             inner = emit.split("part", self.sizes)
             terms = [
                 f"{i} * {self.strides[d]}"

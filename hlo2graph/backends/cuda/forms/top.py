@@ -42,17 +42,20 @@ def _by_rounds(form: Form, emit: ElementEmitter, k: int, threads: int) -> None:
     row = emit.split(emit.integer(block_index(emit)), shape.dims[:-1])
     kind = f"decltype(hlo::total_order({compute_type(shape.dtype)}{{}}))"
     warps = threads // WARP
+    index = emit.index_type
     emit.line(f"typedef {kind} Key;")
     emit.line(f"__shared__ Key keys[{warps}];")
-    emit.line(f"__shared__ int places[{warps}];")
+    emit.line(f"__shared__ {index} places[{warps}];")
     emit.line("Key last = {};")
-    emit.line("int last_place = -1;")
-    with emit.block("const auto before = [](Key a, int p, Key b, int q) -> bool", ";"):
+    emit.line(f"{index} last_place = -1;")
+    head = f"const auto before = [](Key a, {index} p, Key b, {index} q) -> bool"
+    with emit.block(head, ";"):
         emit.line(f"return q < 0 || a {sign} b || (a == b && p < q);")
     with emit.block(f"for (int round = 0; round < {k}; ++round)"):
         emit.line("Key key = {};")
-        emit.line("int place = -1;")
-        with emit.block(f"for (int at = threadIdx.x; at < {shape.dims[-1]}; at += {threads})"):
+        emit.line(f"{index} place = -1;")
+        head = f"for ({index} at = threadIdx.x; at < {shape.dims[-1]}; at += {threads})"
+        with emit.block(head):
             value = emit.leaf(operand, 0, (*row, "at"))
             emit.line(f"const Key found = hlo::total_order({value});")
             behind = "(last_place < 0 || before(last, last_place, found, at)) && at != last_place"
@@ -60,7 +63,7 @@ def _by_rounds(form: Form, emit: ElementEmitter, k: int, threads: int) -> None:
             emit.line("if (is_better) key = found, place = at;")
         with emit.block(f"for (int delta = {WARP // 2}; delta; delta /= 2)"):
             emit.line("const Key other = hlo::shuffle_down(key, delta);")
-            emit.line("const int other_place = hlo::shuffle_down(place, delta);")
+            emit.line(f"const {index} other_place = hlo::shuffle_down(place, delta);")
             wins = "other_place >= 0 && before(other, other_place, key, place)"
             emit.line(f"if ({wins}) key = other, place = other_place;")
         emit.line(f"const int warp = threadIdx.x / {WARP};")
@@ -86,7 +89,7 @@ def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> 
     row = emit.split(emit.integer(block_index(emit)), shape.dims[:-1])
     _comparator(form, emit)
     emit.line("int held = 0;")
-    with emit.block(f"for (int first = 0; first < {length}; first += {half})"):
+    with emit.block(f"for ({emit.index_type} first = 0; first < {length}; first += {half})"):
         emit.line(f"const int fresh = first + {half} < {length} ? {half} : {length} - first;")
         with emit.block(f"for (int slot = threadIdx.x; slot < fresh; slot += {threads})"):
             place = emit.integer("first + slot")
@@ -137,7 +140,7 @@ def _by_rank(form: Form, emit: ElementEmitter, k: int) -> KernelSource:
         value = emit.leaf(operand, 0, (*row, place))
         emit.line(f"const auto key = hlo::total_order({value});")
         emit.line("int rank = 0;")
-        with emit.block(f"for (int other = 0; other < {shape.dims[-1]}; ++other)"):
+        with emit.block(f"for ({emit.index_type} other = 0; other < {shape.dims[-1]}; ++other)"):
             rival = emit.leaf(operand, 0, (*row, "other"))
             emit.line(f"const auto rival = hlo::total_order({rival});")
             tie = f"(rival == key && other < {place})"

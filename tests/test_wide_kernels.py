@@ -1,0 +1,80 @@
+"""Kernels of arrays of over 2^31 elements: nothing that counts elements fits into 32 bits."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from agreement import module, scalar_region
+from kernel_programs import PROGRAMS
+
+import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.cuda.source import Signature
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import compare, tolerance_for
+from tests.emulation import EmulatedExecutable, Kernels
+
+MANY = 2**26  # columns of 64 rows are 2^32 elements
+ADD = scalar_region("add", "add", "f32")
+WIDE = {
+    "reduce-columns": module(
+        f"x = f32[64,{MANY}] parameter(0) z = f32[] constant(0) "
+        f"ROOT r = f32[{MANY}] reduce(x, z), dimensions={{0}}, to_apply=add",
+        ADD,
+    ),
+    "scatter-windows": module(
+        f"x = f32[64,{MANY}] parameter(0) i = s32[3,1] parameter(1) u = f32[3,64] parameter(2) "
+        f"ROOT r = f32[64,{MANY}] scatter(x, i, u), update_window_dims={{1}}, "
+        "inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=1, "
+        "to_apply=add",
+        ADD,
+    ),
+    "solve": module(
+        f"a = f32[64,64] parameter(0) b = f32[64,{MANY}] parameter(1) "
+        f"ROOT r = f32[64,{MANY}] triangular-solve(a, b), left_side=true, lower=true, "
+        "transpose_a=NO_TRANSPOSE"
+    ),
+    "fft": module(
+        f"x = c64[64,8,{MANY // 8}] parameter(0) "
+        f"ROOT r = c64[64,8,{MANY // 8}] fft(x), fft_type=FFT, fft_length={{64,8,{MANY // 8}}}"
+    ),
+    "batch-norm": module(
+        f"x = f32[64,{MANY}] parameter(0) s = f32[64] parameter(1) o = f32[64] parameter(2) "
+        f"ROOT r = (f32[64,{MANY}], f32[64], f32[64]) batch-norm-training(x, s, o), "
+        "epsilon=0.001, feature_index=0"
+    ),
+    "topk": module(
+        f"x = s8[{2**31}] parameter(0) ROOT r = (s8[5], s32[5]) topk(x), k=5, largest=true"
+    ),
+    "topk-windows": module(
+        f"x = s8[{2**31}] parameter(0) ROOT r = (s8[99], s32[99]) topk(x), k=99, largest=true"
+    ),
+}
+NARROW_PRODUCT = re.compile(r"\[[^\]]*\b\w+ \* \d+(?![\dl])")
+COUNTER = re.compile(r"for \(int [^;]*; [^;]*?< (\d+);")
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_places_are_counted_in_64_bits(name):
+    for source in kernels_of(hlo2graph.plan(WIDE[name], target="sm_90")).values():
+        assert "long long" in source.text
+        assert not NARROW_PRODUCT.findall(source.text)
+        assert all(int(end) < 2**31 for end in COUNTER.findall(source.text))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels")
+def test_counting_in_64_bits_gives_the_same(monkeypatch):
+    monkeypatch.setattr(Signature, "index_type", property(lambda _: "long long"))
+    plans = [hlo2graph.plan(text, target="sm_90") for text in PROGRAMS.values()]
+    kernels = Kernels(plans)
+    for name, plan in zip(PROGRAMS, plans, strict=True):
+        arguments = random_inputs(plan.inputs, 0)
+        got = EmulatedExecutable(plan, kernels)(*arguments)
+        want = HostExecutable(plan)(*arguments)
+        for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
+            found = compare(ours, theirs, tolerance_for(bound.shape.dtype), name)
+            assert found.ok, str(found)
