@@ -11,6 +11,7 @@ from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_cublas import CUBLAS
 from hlo2graph.ops.custom_cudnn import CUDNN
+from hlo2graph.ops.custom_lapack import LAPACK
 from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_of
 from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
 from hlo2graph.ops.device_shaping import same_index
@@ -62,6 +63,7 @@ TARGETS = {
     "annotate_device_placement": _IDENTITY,
     **CUBLAS,
     **CUDNN,
+    **LAPACK,
 }
 
 

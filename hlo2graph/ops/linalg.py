@@ -40,7 +40,7 @@ def _cholesky(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -
     lower = bool(instr.attrs.get("lower", False))
     dtype = _dtype(instr)
     matrix = given.astype(working_dtype(dtype), copy=False)
-    factor = _lower_factor(matrix if lower else _adjoint(matrix))
+    factor = lower_factor(matrix if lower else _adjoint(matrix))
     result = factor if lower else _adjoint(factor)
     return np.ascontiguousarray(result.astype(given.dtype, copy=False))
 
@@ -50,7 +50,7 @@ def _dtype(instr: Instruction) -> DType:
     return instr.shape.dtype
 
 
-def _lower_factor(matrix: Array) -> Array:
+def lower_factor(matrix: Array) -> Array:
     """Factor column by column; all of a matrix that is not positive definite becomes NaN."""
     factor = np.zeros_like(matrix)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -99,12 +99,12 @@ def _solve(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> H
     if not left:
         right = right.swapaxes(-1, -2)
     unit = bool(instr.attrs.get("unit_diagonal", False))
-    solved = _substitute(matrix, right, lower, unit)
+    solved = substitute(matrix, right, lower, unit)
     result = solved if left else solved.swapaxes(-1, -2)
     return np.ascontiguousarray(result.astype(b.dtype, copy=False))
 
 
-def _substitute(matrix: Array, right: Array, lower: bool, unit: bool) -> Array:
+def substitute(matrix: Array, right: Array, lower: bool, unit: bool) -> Array:
     """Return x with matrix @ x = right, row by row."""
     size = matrix.shape[-1]
     solved = np.zeros_like(right)
