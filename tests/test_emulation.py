@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from conftest import REFUSED, RUNNABLE, SAMPLES
 from kernel_layouts import nested_fusions
 from kernel_programs import PROGRAMS, long_fusion
 from needs import needs_gxx
+from random_modules import random_module
 
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
@@ -78,6 +80,14 @@ def test_edge_cases_agree_with_the_host(name):
     plans, kernels = programs()
     for seed in (0, 1):
         agrees(plans[name], kernels, seed=seed)
+
+
+@pytest.mark.parametrize("fuse", ["none", "default"])
+def test_random_modules_agree_with_the_host(fuse):
+    plans = [plan_of(random_module(Random(seed), 20), fuse) for seed in range(30)]
+    kernels = Kernels(plans)
+    for plan in plans:
+        agrees(plan, kernels)
 
 
 @pytest.mark.parametrize("path", [p for p in SAMPLES if p.stem in REFUSED], ids=lambda p: p.stem)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 
 import pytest
 from agreement import module, scalar_region
 from kernel_programs import PROGRAMS
+from needs import needs_gxx
 
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
@@ -66,7 +66,7 @@ def test_places_are_counted_in_64_bits(name):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels")
+@needs_gxx
 def test_counting_in_64_bits_gives_the_same(monkeypatch):
     monkeypatch.setattr(Signature, "index_type", property(lambda _: "long long"))
     plans = [hlo2graph.plan(text, target="sm_90") for text in PROGRAMS.values()]
