@@ -9,7 +9,7 @@ from single import by_xla, infer, mismatch, on_host
 from hlo2graph.errors import VerifyError
 from hlo2graph.hlo import DTYPES, DType, Instruction, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.conversion import CONVERSION, int_range
+from hlo2graph.ops.conversion import CONVERSION
 from hlo2graph.ops.elementwise import ELEMENTWISE
 from hlo2graph.ops.elementwise_floats import erf
 
@@ -27,7 +27,7 @@ def specials(dtype: DType) -> np.ndarray:
     if dtype is PRED:
         return np.array([False, True])
     if dtype.is_integer:
-        low, high = int_range(dtype)
+        low, high = dtype.limits
         wanted = {low, low + 1, *range(-9, 10), 15, 16, 31, 32, 33, 63, high - 1, high}
         held = [v for v in sorted(wanted) if low <= v <= high]
         return (

@@ -192,6 +192,9 @@ class Sequence(Generic[R]):
     edges: tuple[Edge, ...] = ()
 
 
+Computing: TypeAlias = Kernel[R] | Library[R] | Collective[R]
+"""What runs a computation."""
+
 Thunk: TypeAlias = (
     Kernel[R] | Library[R] | Copy[R] | Fill[R] | Collective[R] | While[R] | Conditional[R]
 )

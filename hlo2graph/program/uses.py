@@ -7,6 +7,7 @@ from typing import assert_never
 
 from hlo2graph.program.thunks import (
     Collective,
+    Computing,
     Conditional,
     Copy,
     Fill,
@@ -79,9 +80,7 @@ def walk(sequence: Sequence[R]) -> Iterator[Thunk[R]]:
             yield from walk(inner)
 
 
-def computing(
-    sequence: Sequence[R],
-) -> Iterator[Kernel[R] | Library[R] | Collective[R]]:
+def computing(sequence: Sequence[R]) -> Iterator[Computing[R]]:
     """Yield the thunks that run a computation, those of nested sequences too, in order."""
     for thunk in walk(sequence):
         if isinstance(thunk, Kernel | Library | Collective):

@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.compiler import KERNELS_PER_UNIT, Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
-from hlo2graph.backends.cuda.kernels import Computing, KernelKey, key_of
+from hlo2graph.backends.cuda.kernels import KernelKey, key_of
 from hlo2graph.backends.cuda.memory import PlanMemory
 from hlo2graph.backends.cuda.products import CapturedGraph
 from hlo2graph.backends.cuda.source import KernelSource
@@ -32,6 +32,7 @@ from hlo2graph.backends.cuda.steps import (
 )
 from hlo2graph.program.thunks import (
     Collective,
+    Computing,
     Conditional,
     Copy,
     Fill,
@@ -165,7 +166,7 @@ class Binder:
         captured = CapturedGraph(enqueue, place)
         return (LibraryStep(thunk.name, place, enqueue, captured),)
 
-    def _kernel(self, thunk: Computing, place: str) -> tuple[Step, ...]:
+    def _kernel(self, thunk: Computing[Slice], place: str) -> tuple[Step, ...]:
         if not any(w.size for w in thunk.writes):
             return ()
         source = self.sources[key_of(thunk)]

@@ -7,12 +7,12 @@ Calls and nested fusions are walked through as if their instructions stood in th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal
+from hlo2graph.backends.cuda.depth import MOST_LINES
 from hlo2graph.backends.cuda.literals import array_words, scalar_of
 from hlo2graph.backends.cuda.places import Places
 from hlo2graph.backends.cuda.tuples import first_leaf, part_of, width_of
@@ -21,15 +21,12 @@ from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import ByLeaf, Element, Expr, Index, NoDevice, OwnKernel, device_of
 
-MOST_LINES = 100_000  # of a kernel; what grows past them recomputes elements without bound
-
 STRUCTURE = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "fusion", "call"}
     | {"opt-barrier", "add-dependency", "domain"}
 )
 """What kernels hold of a program's structure: the emitter itself walks through it."""
 
-CALLS_EACH = 10
 DEEPEST_INDENT = 40  # or the text of deep nests grows with the square of their depth
 
 _Key = tuple[int, str, Index, int]
@@ -55,35 +52,6 @@ class _Frame:
     arguments: tuple[Expr, ...] | None = None
     caller: _Frame | None = None
     site: Instruction | None = None
-
-
-@contextmanager
-def deep_walks(computation: Computation, computations: Mapping[str, Computation]) -> Iterator[None]:
-    """Let walks go as deep as a computation is long, with what it calls.
-
-    Where an index changes on the way, rules call each other, about ten Python calls an instruction.
-    """
-    held = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(held, 1000 + CALLS_EACH * _length(computation, computations)))
-    try:
-        yield
-    except RecursionError:
-        raise UnsupportedError(
-            f"{computation.name} nests more than {MOST_LINES} instructions",
-            computation.result.span or computation.span,
-        ) from None
-    finally:
-        sys.setrecursionlimit(held)
-
-
-def _length(computation: Computation, computations: Mapping[str, Computation]) -> int:
-    """Count instructions, those of computations once a call; what is past MOST_LINES is many."""
-    waiting, found = [computation], 0
-    while waiting and found <= MOST_LINES:
-        here = waiting.pop()
-        found += len(here.instructions)
-        waiting += [computations[name] for i in here.instructions for name in i.called()]
-    return found
 
 
 class ElementEmitter:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from hlo2graph.backends.cuda.element import deep_walks
+from hlo2graph.backends.cuda.depth import deep_walks
 from hlo2graph.backends.cuda.forms import OWN_FORMS, SHARED_FORMS, Form, form_for
 from hlo2graph.backends.cuda.forms.hero import hero_of
 from hlo2graph.backends.cuda.loop import loop_kernel
@@ -14,10 +13,8 @@ from hlo2graph.backends.cuda.reduction import reduction_kernel, reduction_of
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name, signature_of
 from hlo2graph.hlo import Computation
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.thunks import Collective, Kernel, Library, Slice
-from hlo2graph.program.uses import walk
-
-Computing: TypeAlias = "Kernel[Slice] | Library[Slice] | Collective[Slice]"
+from hlo2graph.program.thunks import Computing, Library, Slice
+from hlo2graph.program.uses import computing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class KernelKey:
     inplace: tuple[tuple[int, int], ...]
 
 
-def key_of(thunk: Computing) -> KernelKey:
+def key_of(thunk: Computing[Slice]) -> KernelKey:
     """Return the key of the kernel that runs `thunk`."""
     pairs = tuple(
         (p, r)
@@ -49,9 +46,7 @@ def kernels_of(plan: Plan, without: Container[str] = ()) -> dict[KernelKey, Kern
     """
     found: dict[KernelKey, KernelSource] = {}
     taken: set[str] = set()
-    for thunk in walk(plan.body):
-        if not isinstance(thunk, Kernel | Library | Collective):
-            continue
+    for thunk in computing(plan.body):
         by_library = isinstance(thunk, Library) and thunk.computation in without
         if not by_library and key_of(thunk) not in found:
             name = cpp_name(thunk.name, taken)

@@ -15,6 +15,7 @@ from hlo2graph.hlo import DTYPES, Shape
 from hlo2graph.ops.spec import Array, Evaluator, HostValue
 from hlo2graph.program.thunks import (
     Collective,
+    Computing,
     Conditional,
     Copy,
     Fill,
@@ -26,8 +27,7 @@ from hlo2graph.program.thunks import (
     While,
 )
 
-Computing: TypeAlias = "Kernel[Slice] | Library[Slice] | Collective[Slice]"
-Compute: TypeAlias = Callable[[Computing], Step]
+Compute: TypeAlias = Callable[[Computing[Slice]], Step]
 PRED, S32 = Shape(DTYPES["pred"]), Shape(DTYPES["s32"])
 
 
@@ -91,7 +91,7 @@ def evaluated(arena: Arena, evaluator: Evaluator) -> Compute:
     return partial(_computing, arena, evaluator)
 
 
-def _computing(arena: Arena, evaluator: Evaluator, thunk: Computing) -> Step:
+def _computing(arena: Arena, evaluator: Evaluator, thunk: Computing[Slice]) -> Step:
     computation = evaluator.computations[thunk.computation]
     shapes = [leaf for p in computation.parameters for leaf in p.shape.leaves()]
     sources = [arena.view(r, s) for r, s in zip(thunk.reads, shapes, strict=True)]

@@ -24,6 +24,7 @@ from hlo2graph.frontend.thunks.lines import EdgeLine, NestedLines, ThunkLine, sp
 from hlo2graph.hlo import Computation
 from hlo2graph.program.thunks import (
     Collective,
+    Computing,
     Conditional,
     Copy,
     Edge,
@@ -119,9 +120,7 @@ class Builder:
             case _:
                 return self._run(line, held)
 
-    def _run(
-        self, line: ThunkLine, held: Attributes
-    ) -> Kernel[Slice] | Library[Slice] | Collective[Slice]:
+    def _run(self, line: ThunkLine, held: Attributes) -> Computing[Slice]:
         name, after, metadata, span = self._common(line, held)
         called = self._call(held)
         match str(line.kind):

@@ -26,6 +26,7 @@ from hlo2graph.program.plan import Allocation, AllocationKind, Plan
 from hlo2graph.program.text.numbering import Numbered, number
 from hlo2graph.program.thunks import (
     Collective,
+    Computing,
     Conditional,
     Copy,
     Fill,
@@ -155,7 +156,7 @@ def _metadata(text: str) -> str:
     return text if plain else json.dumps(text)
 
 
-def _call(thunk: Kernel[Slice] | Library[Slice] | Collective[Slice]) -> Iterator[str]:
+def _call(thunk: Computing[Slice]) -> Iterator[str]:
     yield f"calls=%{thunk.computation}"
     yield f"reads={_slices(thunk.reads)}"
     yield f"writes={_slices(thunk.writes)}"

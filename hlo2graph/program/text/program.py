@@ -10,6 +10,7 @@ from typing import assert_never
 
 from hlo2graph.program.thunks import (
     Collective,
+    Computing,
     Conditional,
     Copy,
     Fill,
@@ -80,7 +81,7 @@ def _fields(thunk: Thunk[Value]) -> tuple[str, ...]:
             assert_never(thunk)
 
 
-def _uses(thunk: Kernel[Value] | Library[Value] | Collective[Value]) -> tuple[str, ...]:
+def _uses(thunk: Computing[Value]) -> tuple[str, ...]:
     parts = [f"reads={_braced(thunk.reads)}", f"writes={_braced(thunk.writes)}"]
     if isinstance(thunk, Library) and thunk.workspace:
         parts.append(f"workspace={_braced(thunk.workspace)}")
