@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from hlo2graph.hlo import Attribute
 from hlo2graph.ops import OPS
 
 _NO: frozenset[str] = frozenset()
@@ -19,16 +20,18 @@ ARITY = {
 }
 
 
-def missing(opcode: str, names: Collection[str], operands: int) -> str | None:
+def missing(opcode: str, attrs: Mapping[str, Attribute], operands: int) -> str | None:
     """Say what is missing from an instruction with these attributes, or None."""
     wanted = ARITY.get(opcode, operands)
     if wanted != operands:
         return f"{opcode} takes {wanted} operand{'s' * (wanted != 1)}, got {operands}"
-    lacking = REQUIRED.get(opcode, _NO).difference(names)
+    lacking = REQUIRED.get(opcode, _NO).difference(attrs)
     if lacking:
         return f"{opcode} needs the attribute {min(lacking)}"
     if opcode == "conditional":
-        return _missing_branches(names)
+        return _missing_branches(attrs)
+    if attrs.get("use_global_device_ids") is True and "channel_id" not in attrs:
+        return f"{opcode} has use_global_device_ids, and so needs a channel_id"
     return None
 
 

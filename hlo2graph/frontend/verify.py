@@ -12,6 +12,8 @@ from typing import NoReturn, TypeAlias
 from hlo2graph.errors import Note, VerifyError
 from hlo2graph.frontend.allowed import ALLOWED_ATTRS, COMMON_ATTRS
 from hlo2graph.frontend.verify_entry import check_entry
+from hlo2graph.frontend.verify_operands import check_operands
+from hlo2graph.frontend.verify_pairs import check_pairs
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module
 from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
@@ -64,6 +66,7 @@ class _Checker:
             message = f"{computation.name} has no instruction {computation.root} to be its root"
             raise VerifyError(message, computation.span)
         _check_numbers(computation, parameters)
+        check_pairs(computation)
         self._checked.add(computation.name)
 
     def _instruction(self, instr: Instruction, shapes: Mapping[str, AnyShape]) -> None:
@@ -105,6 +108,7 @@ class _Checker:
         _check_attrs(instr)
         _check_arity(instr, spec)
         _check_layouts(instr)
+        check_operands(instr, operands)
         for called in instr.called():
             self._check_called(instr, called)
         inferred = spec.infer(instr, operands, self._computations)

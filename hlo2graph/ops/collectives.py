@@ -26,7 +26,7 @@ from hlo2graph.ops.expect import (
     token,
     tuple_of,
 )
-from hlo2graph.ops.groups import group_size
+from hlo2graph.ops.groups import check_groups, check_pairs, group_size
 from hlo2graph.ops.spec import (
     Array,
     Computations,
@@ -66,17 +66,20 @@ def _bare(shape: Shape) -> Shape:
 
 def _all_reduce(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> AnyShape:
     shapes = as_arrays(instr, operands)
-    _check_reducer(instr, known)
+    _check_reducer(instr, shapes, known)
     return _joined([_bare(shape) for shape in shapes])
 
 
-def _check_reducer(instr: Instruction, known: Computations) -> None:
+def _check_reducer(instr: Instruction, shapes: Sequence[Shape], known: Computations) -> None:
     """Require (T[], T[]) -> T[]; T may be wider than the operands, to add up in."""
     called = callee(instr, "to_apply", known)
     result = as_array(instr, called.result.shape, f"result of {called.name}")
     scalar = Shape(result.dtype)
     gives(instr, called, scalar)
     takes(instr, called, (scalar, scalar))
+    for shape in shapes:
+        if shape.dtype.kind is not scalar.dtype.kind:
+            refuse(instr, f"adds up {shape.dtype} by {called.name}, which takes {scalar.dtype}")
 
 
 def _resized(instr: Instruction, shape: Shape, result: Shape, *, grow: bool) -> Shape:
@@ -132,7 +135,7 @@ def _all_gather_start(
 def _reduce_scatter(
     instr: Instruction, operands: Sequence[AnyShape], known: Computations
 ) -> AnyShape:
-    _check_reducer(instr, known)
+    _check_reducer(instr, as_arrays(instr, operands), known)
     return _gathered(instr, operands, instr.shape, grow=False)
 
 
@@ -224,6 +227,18 @@ def _recv_done(instr: Instruction, operands: Sequence[AnyShape], _: Computations
     return TupleShape((tuple_of(instr, operands[0], least=3).parts[0], _TOKEN))
 
 
+def _checked(infer: _Infer) -> _Infer:
+    """Return `infer`, which looks at the groups or pairs first."""
+
+    def rule(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> AnyShape:
+        check_groups(instr)
+        if "slice_sizes" not in instr.attrs:
+            check_pairs(instr)
+        return infer(instr, operands, known)
+
+    return rule
+
+
 def _collective(
     opcode: str,
     arity: int | tuple[int, int | None],
@@ -234,7 +249,7 @@ def _collective(
     return OpSpec(
         opcode,
         arity,
-        infer,
+        _checked(infer),
         one_device.host,
         frozenset(attrs),
         Lowering.COLLECTIVE,

@@ -9,6 +9,7 @@ from hlo2graph.ops.expect import refuse
 
 _LISTED = re.compile(r"\{[\d,\s]*\}")
 _IOTA = re.compile(r"\[([\d,\s]+)\]\s*<=\s*\[")
+_GROUP = re.compile(r"\{[-\d,\s]*\}")
 _DEVICE = re.compile(r"-?\d+")
 
 
@@ -26,6 +27,30 @@ def group_size(instr: Instruction) -> int | None:
     if len(sizes) > 1:
         refuse(instr, f"needs groups of one size, got replica_groups={text}")
     return sizes.pop() if sizes else None
+
+
+def check_groups(instr: Instruction) -> None:
+    """Refuse listed groups that are empty, or that do not name each device once."""
+    text = str(instr.attrs.get("replica_groups", "{}"))
+    inner = text.strip().removeprefix("{").removesuffix("}")
+    groups = [_DEVICE.findall(group) for group in _GROUP.findall(inner)]
+    if not all(groups):
+        refuse(instr, f"has an empty group in replica_groups={text}")
+    devices = sorted(int(device) for group in groups for device in group)
+    for expected, device in enumerate(devices):
+        if device < expected:
+            refuse(instr, f"names device {device} twice in replica_groups={text}")
+        if device > expected:
+            refuse(instr, f"does not name device {expected} in replica_groups={text}")
+
+
+def check_pairs(instr: Instruction) -> None:
+    """Refuse a permutation in which a device sends, or is sent to, twice."""
+    text = str(instr.attrs.get("source_target_pairs", "{}"))
+    devices = [int(device) for device in _DEVICE.findall(text)]
+    for what, ends in (("source", devices[::2]), ("target", devices[1::2])):
+        if len(set(ends)) != len(ends):
+            refuse(instr, f"names a {what} twice in source_target_pairs={text}")
 
 
 def is_alone(instr: Instruction) -> bool:

@@ -68,8 +68,8 @@ def windowed_dims(dims: Sequence[int], window: Window) -> tuple[int, ...]:
 
 
 def window_of(instr: Instruction, rank: int) -> Window:
-    """Return the attribute `window`, checked; none written is a window of one element."""
-    held = instr.attrs.get("window", Window((WindowDim(1),) * rank))
+    """Return the attribute `window`, checked; a scalar's has no dimensions, and is left out."""
+    held = instr.attrs.get("window", Window(()))
     if not isinstance(held, Window):
         refuse(instr, "needs the attribute window")
     check_window(instr, held, rank, "dimensions of the operand")
