@@ -1,4 +1,4 @@
-"""Library calls of GPU and CPU programs, against HLO's own operations and JAX's results."""
+"""Library calls of XLA:GPU's dumps, against HLO's own operations and JAX."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import json
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as scipy_linalg
 import numpy as np
 import pytest
 from agreement import arguments_of, leaves, module, refused, run_host
-from jax.lax import linalg as lax_linalg
+from needs import needs_gxx
 
 import hlo2graph
+from hlo2graph.backends.cuda.support import check_support
+from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
+from tests.emulation import EmulatedExecutable, Kernels
 
 X, W = "x = f32[4,6]{1,0} parameter(0)", "w = f32[6,8]{1,0} parameter(1)"
 PRODUCT = "d = f32[4,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
@@ -211,11 +213,15 @@ def text_of(array: np.ndarray) -> str:
     return f"f32[{','.join(map(str, array.shape))}]"
 
 
-def call_conv(target: str, case: str, given: list[np.ndarray], result, config: str = "{}"):
+def conv_module(target: str, case: str, given: list[np.ndarray], result, config: str = "{}"):
     parameters = [f"p{k} = {text_of(a)} parameter({k})" for k, a in enumerate(given)]
     names = ", ".join(f"p{k}" for k in range(len(given)))
     call = conv(target, case, names, text_of(result), config)
-    (got,) = run_host(module(f"{' '.join(parameters)} {first(call, text_of(result))}"), given)
+    return module(f"{' '.join(parameters)} {first(call, text_of(result))}")
+
+
+def call_conv(target: str, case: str, given: list[np.ndarray], result, config: str = "{}"):
+    (got,) = run_host(conv_module(target, case, given, result, config), given)
     return got
 
 
@@ -258,120 +264,75 @@ def test_fused_convolution(mode, activation):
         np.testing.assert_allclose(got, activation(want), rtol=1e-4, atol=1e-4)
 
 
-# ---- LAPACK ------------------------------------------------------------------------------------
-
-TYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
-
-
-def matrix(dtype: str, *dims: int, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng([seed, *dims])
-    drawn = rng.standard_normal(dims)
-    held = drawn + 1j * rng.standard_normal(dims) if dtype[0] == "c" else drawn
-    return held.astype(TYPES[dtype])
-
-
-def definite(dtype: str) -> np.ndarray:
-    a = matrix(dtype, 4, 4)
-    return np.stack([a @ a.conj().T + 4 * np.eye(4, dtype=a.dtype)] * 2)
+def test_workspace_is_zero_and_takes_no_memory_unless_it_is_read():
+    text = module(f"{X} {W} {first(gemm('x, w'))}")
+    plan = hlo2graph.plan(text)
+    assert [type(t).__name__ for t in plan.body.thunks] == ["Kernel"]
+    assert all(a.kind != "temp" or not a.size for a in plan.allocations)
+    assert sum(len(t.writes) for t in plan.body.thunks) == 1
+    read = module(f"{X} {W} {gemm('x, w')} ROOT r = s8[16] get-tuple-element(call), index=1")
+    (workspace,) = run_compiled(read)
+    assert workspace.tolist() == [0] * 16
 
 
-def results_of(function, *arguments) -> list[np.ndarray]:
-    """Return what a JAX function's program gives here."""
-    lowered = jax.jit(function).lower(*arguments).compiler_ir("hlo").as_hlo_text()
-    got = hlo2graph.compile(hlo2graph.parse(lowered), backend="host")(*arguments)
+def run_compiled(text: str) -> list[np.ndarray]:
+    got = hlo2graph.compile(hlo2graph.parse(text), backend="host")(*arguments_of(text))
     return leaves(tuple(got) if isinstance(got, tuple | list) else got)
 
 
-BAD = np.diag([1.0, 2.0, -1.0, 3.0])
-PROGRAMS = {
-    "cholesky": lambda t: (jnp.linalg.cholesky, definite(t)),
-    "cholesky-upper": lambda t: (lambda a: jnp.linalg.cholesky(a, upper=True), definite(t)),
-    "cholesky-indefinite": lambda t: (jnp.linalg.cholesky, BAD.astype(TYPES[t])),
-    "solve": lambda t: (jnp.linalg.solve, definite(t), matrix(t, 2, 4, 3)),
-    "inv": lambda t: (jnp.linalg.inv, matrix(t, 4, 4)),
-    "inv-singular": lambda t: (jnp.linalg.inv, np.zeros((3, 3), TYPES[t])),
-    "slogdet": lambda t: (jnp.linalg.slogdet, matrix(t, 5, 5)),
-    "lu-tall": lambda t: (lax_linalg.lu, matrix(t, 2, 5, 3)),
-    "lu-wide": lambda t: (lax_linalg.lu, matrix(t, 3, 5)),
-    "expm": lambda t: (scipy_linalg.expm, matrix(t, 3, 3)),
-    "qr": lambda t: (jnp.linalg.qr, matrix(t, 2, 5, 3)),
-    "qr-complete": lambda t: (lambda a: jnp.linalg.qr(a, "complete"), matrix(t, 5, 3)),
-    "qr-wide": lambda t: (jnp.linalg.qr, matrix(t, 3, 5)),
-    "eigh": lambda t: (jnp.linalg.eigh, definite(t)[0]),
-    "eigh-upper": lambda t: (lambda a: lax_linalg.eigh(a, lower=False), definite(t)[0]),
-    "eigvalsh-nan": lambda t: (jnp.linalg.eigvalsh, definite(t) * np.float32(np.nan)),
-    "svd": lambda t: (lambda a: jnp.linalg.svd(a, full_matrices=False), matrix(t, 2, 5, 3)),
-    "svd-full": lambda t: (jnp.linalg.svd, matrix(t, 3, 4)),
-    "svd-values": lambda t: (lambda a: jnp.linalg.svd(a, compute_uv=False), matrix(t, 4, 3)),
-    "svd-nan": lambda t: (jnp.linalg.svd, matrix(t, 4, 3) * np.float32(np.nan)),
-    "tridiagonal": lambda t: (
-        lax_linalg.tridiagonal_solve,
-        *(matrix(t, 6, seed=k) for k in range(3)),
-        matrix(t, 6, 2),
-    ),
-    "triangular": lambda t: (
-        lambda a, b: lax_linalg.triangular_solve(a, b, conjugate_a=True, transpose_a=True),
-        definite(t)[0],
-        matrix(t, 2, 4),
-    ),
-    "triangular-unit": lambda t: (
-        lambda a, b: lax_linalg.triangular_solve(a, b, left_side=True, unit_diagonal=True),
-        definite(t)[0],
-        matrix(t, 4, 2),
-    ),
-}
+# ---- on the device -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_linear_algebra_is_jaxs(name, dtype):
-    """Eigenvectors and singular vectors are given up to a factor of size 1."""
-    tolerance = 5e-3 if dtype in ("f32", "c64") else 1e-8
-    shown = np.abs if name.startswith(("eig", "svd")) else np.asarray
-    with jax.enable_x64(True):
-        function, *arguments = PROGRAMS[name](dtype)
-        got, want = results_of(function, *arguments), jax.jit(function)(*arguments)
-    for ours, theirs in zip(got, jax.tree.leaves(want), strict=True):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_allclose(shown(ours), shown(theirs), rtol=tolerance, atol=tolerance)
+def on_device() -> dict[str, str]:
+    """Return modules of calls that run on the device, each with all of its results."""
+    bias, c = "b = f32[8] parameter(2)", "c = f32[4,8] parameter(2)"
+    aux = gemm("x, w, b", "f32[4,8], f32[4,8]", epilogue="BIAS_GELU_AUX")
+    parts = f"{first(aux)[:-1]}0"
+    numbers = "x = c64[4,6] parameter(0) w = c64[6,8] parameter(1)"
+    imaginary = first(gemm("x, w", "c64[4,8]", alpha_real=0, alpha_imag=1), "c64[4,8]")
+    small = "x = s8[4,6] parameter(0) w = s8[6,8] parameter(1)"
+    found = {
+        "aux-0": module(f"{X} {W} {bias} {parts}"),
+        "aux-1": module(f"{X} {W} {bias} {parts[:-1]}1"),
+        "beta": module(f"{X} {W} {c} {first(gemm('x, w, c', alpha_real=0.5, beta=2))}"),
+        "complex": module(f"{numbers} {imaginary}"),
+        "integers": module(f"{small} {first(gemm('x, w', 's32[4,8]', beta=0), 's32[4,8]')}"),
+    }
+    for word in EPILOGUES:
+        name = "BIAS" if word == "DEFAULT" else f"BIAS_{word}"
+        call = first(gemm("x, w, b", epilogue=name))
+        found[name] = module(f"{X} {W} {bias} {call}")
+    for case in CASES:
+        x, w, y = images(case)
+        found[f"forward-{case}"] = conv_module("convForward", case, [x, w], y)
+        found[f"filter-{case}"] = conv_module("convBackwardFilter", case, [x, y], w)
+        if case != "grouped":
+            found[f"input-{case}"] = conv_module("convBackwardInput", case, [y, w], x)
+    x, w, side = images("strided")
+    for mode in ("kNone", "kRelu", "kRelu6", "kElu", "kLeakyRelu"):
+        scales = {"conv_result_scale": 0.5, "side_input_scale": 2, "leakyrelu_alpha": 0.25}
+        config = json.dumps({**scales, "activation_mode": mode})
+        given = [x, w, np.ones(6), side]
+        text = conv_module("convBiasActivationForward", "strided", given, side, config)
+        found[mode] = text
+    return found
 
 
-def test_factors_multiply_to_the_matrix():
-    a, symmetric = matrix("c64", 5, 3), definite("c64")[0]
-    values, vectors = results_of(jnp.linalg.eigh, symmetric)
-    np.testing.assert_allclose(symmetric @ vectors, vectors * values, atol=1e-4)
-    u, s, vh = results_of(lambda a: jnp.linalg.svd(a, full_matrices=False), a)
-    np.testing.assert_allclose(u * s @ vh, a, atol=1e-4)
-    square = matrix("f32", 4, 4)
-    values, vectors = results_of(jnp.linalg.eig, square)
-    np.testing.assert_allclose(square @ vectors, vectors * values, atol=1e-4)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=0), 1, atol=1e-5)
+@pytest.mark.slow
+@needs_gxx
+def test_the_device_agrees_with_the_host():
+    texts = on_device()
+    plans = {name: hlo2graph.plan(text, target="sm_90") for name, text in texts.items()}
+    kernels = Kernels(list(plans.values()))
+    for name, plan in plans.items():
+        arguments = arguments_of(texts[name])
+        got, want = EmulatedExecutable(plan, kernels)(*arguments), HostExecutable(plan)(*arguments)
+        for ours, theirs in zip(got, want, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-def lapack(name: str, shapes: str, result: str, config: str) -> str:
-    listed = shapes.split(" ")
-    parameters = " ".join(f"p{k} = {s} parameter({k})" for k, s in enumerate(listed))
-    names = ", ".join(f"p{k}" for k in range(len(listed)))
-    call = f'custom-call({names}), custom_call_target="lapack_{name}_ffi"'
-    return module(f"{parameters} ROOT r = {result} {call}, backend_config={config}")
-
-
-def test_lapack_calls_that_do_not_fit_are_refused():
-    refused(lapack("spotrf", "f32[3,4]", "(f32[3,4], s32[])", "{uplo = 76 : ui8}"), "fit together")
-    refused(lapack("spotrf", "f64[3,3]", "(f64[3,3], s32[])", "{uplo = 76 : ui8}"), "f32 matrices")
-    refused(lapack("spotrf", "f32[3]", "(f32[3], s32[])", "{uplo = 76 : ui8}"), "f32 matrices")
-    refused(lapack("sgeqrf", "f32[3,3]", "f32[3,3]", "{}"), "gives 2 arrays")
-    refused(lapack("sgeqrf", "f32[3,2]", "(f32[3,2], f32[3])", "{}"), "result 1")
-
-
-def test_lapack_options_out_of_range_are_refused_by_name():
-    text = lapack("spotrf", "f32[3,3]", "(f32[3,3], s32[])", "{uplo = 7 : ui8}")
-    with pytest.raises(UnsupportedError, match="needs uplo"):
-        hlo2graph.compile(hlo2graph.parse(text), backend="host")
-
-
-@pytest.mark.parametrize("function", [scipy_linalg.schur, lax_linalg.hessenberg])
-def test_other_routines_are_refused_by_name(function):
-    text = jax.jit(function).lower(matrix("f32", 3, 3)).compiler_ir("hlo").as_hlo_text()
-    with pytest.raises(UnsupportedError, match=r"lapack_sge(es|hrd)_ffi"):
-        hlo2graph.compile(hlo2graph.parse(text), backend="host")
+def test_what_runs_on_the_host_only_is_refused_by_name():
+    x, w, y = images("grouped")
+    text = conv_module("convBackwardInput", "grouped", [y, w], x)
+    with pytest.raises(UnsupportedError, match="grouped convolution"):
+        check_support(hlo2graph.plan(text, target="sm_90"))

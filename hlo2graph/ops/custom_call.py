@@ -89,6 +89,12 @@ def _device(instr: Instruction) -> DeviceChoice:
     return NoDevice(reason) if reason else TARGETS[target_of(instr)].device(instr)
 
 
+def less_workspace(instr: Instruction) -> Instruction:
+    """Return a custom call without the workspace in its result: memory that means nothing."""
+    target = TARGETS.get(target_of(instr))
+    return target.less_workspace(instr) if target and target.why_not(instr) is None else instr
+
+
 CUSTOM_CALL = (
     OpSpec(
         "custom-call",

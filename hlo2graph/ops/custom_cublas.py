@@ -8,7 +8,7 @@ given follows it. What else the result tuple holds is workspace, which has no me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi, sqrt
 
 import numpy as np
@@ -18,6 +18,7 @@ from hlo2graph.ops.custom_target import (
     DeviceChoice,
     Target,
     as_result,
+    first_leaves,
     is_finite,
     json_config,
     result_leaves,
@@ -88,6 +89,11 @@ class Gemm:
     def operands(self) -> int:
         """How many operands the call takes."""
         return 2 + (self.beta != 0) + self.has_bias
+
+    @property
+    def plain(self) -> bool:
+        """Whether the call is a dot and nothing more."""
+        return self.alpha == 1 and self.operands == 2 and self.activation is None
 
     def dot(self, instr: Instruction, dtype: DType, dims: tuple[int, ...]) -> Instruction:
         """Return the dot of the first two operands."""
@@ -281,5 +287,14 @@ def _on_device(instr: Instruction) -> DeviceChoice:
     return NoDevice(reason) if reason else ByLeaf(_device)
 
 
-_GEMM = Target(_check, _host, _on_device, _why_not)
+def _less_workspace(instr: Instruction) -> Instruction:
+    gemm = _known(instr)
+    if not gemm.plain:
+        return first_leaves(instr, 1 + gemm.has_aux)
+    dot = gemm.dot(instr, result_leaves(instr)[0].dtype, ())
+    kept = {k: v for k, v in instr.attrs.items() if k in ("control-predecessors", "metadata")}
+    return replace(dot, shape=result_leaves(instr)[0], attrs={**dot.attrs, **kept})
+
+
+_GEMM = Target(_check, _host, _on_device, _why_not, _less_workspace)
 CUBLAS = {"__cublas$gemm": _GEMM, "__cublas$lt$matmul": _GEMM}

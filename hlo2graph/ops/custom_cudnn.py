@@ -13,7 +13,7 @@ The first leaf of the result is the convolution's; what follows is workspace, wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from hlo2graph.ops.custom_target import (
     DeviceChoice,
     Target,
     as_result,
+    first_leaves,
     is_finite,
     json_config,
     result_leaves,
@@ -298,5 +299,13 @@ def _on_device(instr: Instruction) -> DeviceChoice:
     return ByLeaf(_device)
 
 
-_CONV = Target(_check, _host, _on_device, _why_not)
+def _less_workspace(instr: Instruction) -> Instruction:
+    if target_of(instr) != FORWARD or not _known(instr).plain:
+        return first_leaves(instr, 1)
+    names = ("window", "dim_labels", "feature_group_count", "control-predecessors", "metadata")
+    attrs = {k: v for k, v in instr.attrs.items() if k in names}
+    return replace(instr, opcode="convolution", shape=result_leaves(instr)[0], attrs=attrs)
+
+
+_CONV = Target(_check, _host, _on_device, _why_not, _less_workspace)
 CUDNN = dict.fromkeys((FORWARD, BACKWARD_INPUT, BACKWARD_FILTER, FUSED), _CONV)

@@ -8,7 +8,7 @@ so results start with what became of them; where LAPACK leaves rubbish, the oper
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ from hlo2graph.ops import custom_lapack_routines as routine
 from hlo2graph.ops.custom_target import (
     Target,
     as_result,
+    as_written,
     integer_config,
     on_device,
     result_leaves,
@@ -148,6 +149,21 @@ _ROUTINES = {
 }
 
 
+def _triangular_solve(instr: Instruction) -> Instruction:
+    """Return a call of trsm as HLO's own operation."""
+    held = _options(instr, _ROUTINES["trsm"])
+    assert not isinstance(held, str)
+    transposed = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
+    attrs = {k: v for k, v in instr.attrs.items() if k in ("control-predecessors", "metadata")}
+    attrs |= {
+        "left_side": held["side"] == "L",
+        "lower": held["uplo"] == "L",
+        "transpose_a": transposed[held["trans_x"]],
+        "unit_diagonal": held["diag"] == "U",
+    }
+    return replace(instr, opcode="triangular-solve", shape=result_leaves(instr)[0], attrs=attrs)
+
+
 def _options(instr: Instruction, known: Routine) -> Options | str:
     """Return the options as characters, or what is wrong with them."""
     config, found = integer_config(instr), {}
@@ -199,7 +215,8 @@ def _target(letter: str, known: Routine) -> Target:
         return as_result(instr, results)
 
     reason = NoDevice("LAPACK is a library of the CPU: it runs on the host only")
-    return Target(check, host, on_device(reason), why_not)
+    plain = _triangular_solve if known is _ROUTINES["trsm"] else as_written
+    return Target(check, host, on_device(reason), why_not, plain)
 
 
 LAPACK = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import float_info
 from typing import Any, TypeAlias
 
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.ops.device import ByLeaf, DeviceRule, NoDevice, OwnKernel
-from hlo2graph.ops.expect import require
+from hlo2graph.ops.expect import ALL, require
 from hlo2graph.ops.spec import Array, HostValue
 
 Check: TypeAlias = Callable[[Instruction, Sequence[AnyShape]], None]
@@ -24,6 +24,11 @@ def nothing_missing(_: Instruction) -> str | None:
     return None
 
 
+def as_written(instr: Instruction) -> Instruction:
+    """Return a call that has no workspace and is no operation of HLO."""
+    return instr
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A custom call's target.
@@ -33,12 +38,15 @@ class Target:
     host: the definition of correct, in NumPy.
     device: what a call needs on the device.
     why_not: why this call cannot run: what its configuration says, or lacks.
+    less_workspace: the call without the workspace at the end of its result; where it is no more
+        than one of HLO's operations, that operation.
     """
 
     check: Check
     host: Rule
     device: Callable[[Instruction], DeviceChoice]
     why_not: Callable[[Instruction], str | None] = nothing_missing
+    less_workspace: Callable[[Instruction], Instruction] = as_written
 
 
 def on_device(choice: DeviceChoice) -> Callable[[Instruction], DeviceChoice]:
@@ -52,11 +60,18 @@ def target_of(instr: Instruction) -> str:
 
 
 def result_leaves(instr: Instruction) -> tuple[Shape, ...]:
-    """Return the result's arrays: the tuple's parts, or the one array; none if tuples nest."""
+    """Return the result's arrays: the tuple's parts, or the one array; none if others are there."""
     shape = instr.shape
     parts = shape.parts if isinstance(shape, TupleShape) else (shape,)
-    flat = tuple(part for part in parts if isinstance(part, Shape))
+    flat = tuple(part for part in parts if isinstance(part, Shape) and part.dtype in ALL)
     return flat if len(flat) == len(parts) else ()
+
+
+def first_leaves(instr: Instruction, count: int) -> Instruction:
+    """Return the call with only the first `count` arrays of its result."""
+    leaves = result_leaves(instr)[:count]
+    attrs = {k: v for k, v in instr.attrs.items() if k != "output_to_operand_aliasing"}
+    return replace(instr, shape=leaves[0] if count == 1 else TupleShape(leaves), attrs=attrs)
 
 
 def as_result(instr: Instruction, leaves: Sequence[Array]) -> HostValue:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
+
 from hlo2graph.hlo import AnyShape, Instruction, Literal, Module, Shape, TupleShape
 from hlo2graph.ops import OPS
+from hlo2graph.ops.custom_call import less_workspace
 from hlo2graph.ops.one_device import sends_nothing, why_not, with_devices
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.program.lower.calls import called, has_effect, is_inlined, part_range
@@ -170,6 +173,22 @@ def _fusion(builder: Builder, frame: Frame, instr: Instruction) -> Leaves | Fram
     return results
 
 
+def _custom_call(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
+    """Run the call without its workspace, which is zeros to whoever looks at it."""
+    part = less_workspace(instr)
+    leaves = _kernel(builder, frame, part)
+    names = tuple(leaf_names(instr.name, instr.shape))[len(leaves) :]
+    rest = tuple(instr.shape.leaves())[len(leaves) :]
+    return leaves + tuple(
+        Leaf(shape, literal=_blank(shape), name=name)
+        for shape, name in zip(rest, names, strict=True)
+    )
+
+
+def _blank(shape: Shape) -> Literal:
+    return Literal(shape, np.broadcast_to(np.zeros((), shape.dtype.numpy), shape.dims))
+
+
 def _kernel(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
     computation, reads = _wrap(builder, frame, instr)
     name = builder.name(instr, frame)
@@ -204,7 +223,7 @@ def _between_devices(builder: Builder, frame: Frame, instr: Instruction) -> Leav
     given = [leaf for operand in instr.operands for leaf in frame.env[operand]]
     shapes = instr.shape.leaves()
     if sends_nothing(instr):
-        return _zeros(builder, frame, instr)
+        return _zero_fills(builder, frame, instr)
     controls = builder.controls(instr, frame)
     names = leaf_names(instr.name, instr.shape)
     return tuple(
@@ -226,7 +245,7 @@ def _in_layout(builder: Builder, leaf: Leaf, shape: Shape, name: str, instr: Ins
     return Leaf(shape, builder.laid_out(leaf, shape, name, instr.name), after=leaf.after)
 
 
-def _zeros(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
+def _zero_fills(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
     name = builder.name(instr, frame)
     results = builder.results(instr, name)
     after = builder.after(instr, frame)
@@ -271,6 +290,7 @@ _RULES: dict[str, Rule] = {
     "call": inlined,
     "constant": _constant,
     "copy": _copy,
+    "custom-call": _custom_call,
     "domain": _same,
     "fusion": _fusion,
     "get-tuple-element": _element,
