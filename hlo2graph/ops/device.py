@@ -111,7 +111,7 @@ def device_of(device: Device, instr: Instruction) -> DeviceRule | ByLeaf | OwnKe
 
 
 _NEEDS_WIDTH = frozenset(
-    {"count-leading-zeros", "popcnt", "shift-right-arithmetic", "shift-right-logical"}
+    {"count-leading-zeros", "mulhi", "popcnt", "shift-right-arithmetic", "shift-right-logical"}
 )
 _WORDS_OF_CPP = frozenset({"and", "or", "xor", "not"})
 

@@ -160,6 +160,7 @@ ELEMENTWISE: tuple[OpSpec, ...] = (
     _row("logistic",              1, INEXACT,             floats.logistic),
     _row("maximum",               2, ALL,                 mixed.maximum),
     _row("minimum",               2, ALL,                 mixed.minimum),
+    _row("mulhi",                 2, INTEGERS,            integers.high_product, bits=True),
     _row("multiply",              2, ALL,                 np.multiply),
     _row("negate",                1, NUMBERS,             np.negative),
     _row("not",                   1, _BITS,               np.invert),

@@ -70,6 +70,20 @@ def popcount(bits: int, x: Array) -> Array:
     return np.asarray(np.bitwise_count(_pattern(bits, x))).astype(x.dtype)
 
 
+def high_product(bits: int, x: Array, y: Array) -> Array:
+    """Return the upper half of the product in twice the width."""
+    if bits < 64:
+        wide = np.dtype(f"{x.dtype.kind}8")
+        product = x.astype(wide) * y.astype(wide) >> np.asarray(bits, wide)
+        return np.asarray(product).astype(x.dtype)
+    half, low = np.asarray(32, x.dtype), np.asarray(0xFFFFFFFF, x.dtype)
+    x_high, x_low, y_high, y_low = x >> half, x & low, y >> half, y & low
+    lowest = (_unsigned(x_low) * _unsigned(y_low) >> np.uint64(32)).view(x.dtype)
+    middle = x_high * y_low + lowest
+    other = x_low * y_high + (middle & low)
+    return np.asarray(x_high * y_high + (middle >> half) + (other >> half))
+
+
 def divide(x: Array, y: Array) -> Array:
     """Return x / y rounded towards zero; all ones for x / 0, x for the lowest number / -1."""
     zero = y == 0

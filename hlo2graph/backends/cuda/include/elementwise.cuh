@@ -112,9 +112,25 @@ __device__ inline T count_leading_zeros(T a) {
   return (T)n;
 }
 
+// The upper half of a product; of 64 bits in four steps.
+template <HLO_INTEGER(T)> __device__ inline T mulhi(T a, T b) {
+  if constexpr (sizeof(T) < 8) {
+    return (T)(((u64)a * (u64)b) >> (8 * sizeof(T)));
+  } else {
+    u64 lowest = ((u64)a & 0xffffffffu) * ((u64)b & 0xffffffffu) >> 32;
+    T low = (T)0xffffffffu;
+    T middle = (T)((a >> 32) * (b & low) + (T)lowest);
+    T other = (T)((a & low) * (b >> 32) + (middle & low));
+    return (T)((a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32));
+  }
+}
+
 // The same for the lowest `Bits` bits of a byte.
 template <int Bits, class T> __device__ inline u8 pattern(T a) {
   return (u8)((u8)a & ((1u << Bits) - 1u));
+}
+template <int Bits, class T> __device__ inline T mulhi_within(T a, T b) {
+  return (T)((a * b) >> Bits);
 }
 template <int Bits, class T> __device__ inline T popcnt_within(T a) {
   return (T)popcnt(pattern<Bits>(a));
