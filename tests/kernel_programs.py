@@ -326,6 +326,11 @@ PROGRAMS: dict[str, str] = LAYOUTS | {
         "ROOT r = f32[3,5,4] ragged-dot(a, b, g), lhs_contracting_dims={1}, "
         "rhs_contracting_dims={0}, lhs_ragged_dims={1}"
     ),
+    "scaled-dot": module(
+        "a = bf16[3,8] parameter(0) b = f32[8,5] parameter(1) s = f32[3,2] parameter(2) "
+        "t = bf16[] parameter(3) ROOT r = f32[3,5] scaled-dot(a, b, s, t), "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    ),
     "complex-order": module(
         "a = c64[40] parameter(0) b = c64[40] parameter(1) "
         "x = c64[40] maximum(a, b) n = c64[40] minimum(a, b) "

@@ -15,6 +15,8 @@ from hlo2graph.ops.normalization import NORMALIZATION
 from hlo2graph.ops.ragged_dot import RAGGED_DOT
 from hlo2graph.ops.random import RANDOM
 from hlo2graph.ops.reduction import REDUCTION
+from hlo2graph.ops.scaled_dot import SCALED_DOT
+from hlo2graph.ops.scan import SCAN
 from hlo2graph.ops.scatter import SCATTER
 from hlo2graph.ops.selection import SELECTION
 from hlo2graph.ops.shaping import SHAPING
@@ -24,11 +26,12 @@ from hlo2graph.ops.structure import STRUCTURE
 from hlo2graph.ops.window import WINDOW
 
 FAMILIES: tuple[tuple[OpSpec, ...], ...] = (
-    (DOT, RAGGED_DOT),
+    (DOT, RAGGED_DOT, SCALED_DOT),
     CONVOLUTION,
     CUSTOM_CALL,
     FFT,
     (GATHER, SCATTER),
+    (SCAN,),
     LINALG,
     NORMALIZATION,
     RANDOM,

@@ -74,6 +74,31 @@ class DotParts:
         element.line(f"{total} = hlo::add({total}, hlo::multiply({sides[0]}, {sides[1]}));")
 
 
+def scaled_dot(element: Element, instr: Instruction, index: Index) -> Expr:
+    """Sum products of elements times the scales of their blocks."""
+    wide = accumulator(written(instr).dtype)
+    total = element.variable(wide, "{}")
+    parts = DotParts(element, instr)
+    with loops(element, parts.steps) as steps:
+        sides = [
+            _times_scale(element, side, wide, place)
+            for side, place in enumerate(parts.places(index, steps))
+        ]
+        element.line(f"{total} = hlo::add({total}, hlo::multiply({sides[0]}, {sides[1]}));")
+    return narrowed(element, total, written(instr).dtype)
+
+
+def _times_scale(element: Element, side: int, wide: DType, place: Mapping[int, Expr]) -> Expr:
+    shape, scale = element.shape(side), element.shape(side + 2)
+    at = tuple(place[d] for d in range(shape.rank))
+    block = tuple(
+        element.integer(f"{at[d]} / {shape.dims[d] // scale.dims[d]}") for d in range(scale.rank)
+    )
+    value, factor = element.operand(side, at), element.operand(side + 2, block)
+    product = f"hlo::convert<hlo::{wide}>({value}), hlo::convert<hlo::{wide}>({factor})"
+    return element.bind(wide, f"hlo::multiply({product})")
+
+
 def ragged_dot(element: Element, instr: Instruction, index: Index) -> Expr:
     """Sum products; which rows meet which group's matrix is read from the group sizes."""
     parts = DotParts(element, instr)
