@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh, PartitionSpec
 from lowering import ADD, lowered, names, opcodes
 from xla import run_xla
 
@@ -133,3 +135,22 @@ def test_control_goes_through_what_has_no_thunk() -> None:
         computations=ADD,
     )
     assert [(t.name, t.after) for t in program.body.thunks] == [("a", ()), ("b", ("a",))]
+
+
+def test_a_step_that_jax_spreads_over_one_device_runs() -> None:
+    def step(x: jax.Array) -> jax.Array:
+        whole = jax.lax.all_gather(x, "d", tiled=True)
+        part = jax.lax.psum_scatter(whole, "d", tiled=True)
+        turned = jax.lax.ppermute(jax.lax.all_to_all(part, "d", 0, 0, tiled=True), "d", [(0, 0)])
+        nothing = jax.lax.ppermute(turned, "d", [])
+        return jax.lax.psum(turned * 2, "d") + jax.lax.axis_index("d") + nothing
+
+    spread = {"in_specs": PartitionSpec("d"), "out_specs": PartitionSpec("d"), "check_vma": False}
+    mesh = Mesh(np.array(jax.devices()[:1]), ("d",))
+    lowered_step = jax.jit(jax.shard_map(step, mesh=mesh, **spread)).lower(X)
+    for text in (
+        lowered_step.compiler_ir("hlo").as_hlo_text(),
+        lowered_step.compile().as_text(),
+    ):
+        [found] = hlo2graph.compile(text, backend="host")(X)
+        np.testing.assert_array_equal(found, X * 2)
