@@ -9,6 +9,7 @@ from agreement import agree, module, refused, run_host
 
 import hlo2graph
 from hlo2graph.ops import OPS
+from hlo2graph.ops.region import is_elementwise_region
 
 COMPARATORS = {
     "up": "ROOT r = pred[] compare(a, b), direction=LT",
@@ -182,3 +183,21 @@ def test_sort_refusals(attributes, message):
 def test_topk_cannot_take_more_than_there_are():
     text = module("x = f32[3] parameter(0) ROOT r = (f32[4], s32[4]) topk(x), k=4, largest=true")
     refused(text, "k=4 is out of range")
+
+
+def test_a_comparator_of_bits_sorts_many_at_once():
+    """XLA:GPU's dumps order floats by their bits; one call a pair would take a minute here."""
+    down = """down { a = f32[] parameter(0) b = f32[] parameter(1)
+      i = s32[] bitcast(a) j = s32[] bitcast(b) most = s32[] constant(2147483647)
+      zero = s32[] constant(0) k = pred[] compare(i, zero), direction=LT
+      l = pred[] compare(j, zero), direction=LT m = s32[] xor(most, i) n = s32[] xor(most, j)
+      o = s32[] select(k, m, i) p = s32[] select(l, n, j)
+      ROOT r = pred[] compare(o, p), direction=GT }"""
+    x = np.random.default_rng(0).standard_normal((16, 2000)).astype(np.float32)
+    text = module(
+        "x = f32[16,2000] parameter(0) "
+        "ROOT r = f32[16,2000] sort(x), dimensions={1}, to_apply=down",
+        down,
+    )
+    assert is_elementwise_region(hlo2graph.parse(text).computations, "down")
+    assert (run_host(text, [x])[0] == -np.sort(-x, axis=1)).all()

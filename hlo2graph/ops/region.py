@@ -13,7 +13,16 @@ _ELEMENTWISE = frozenset(
     spec.opcode for spec in (*ELEMENTWISE, *CONVERSION, *SELECTION) if spec.elementwise
 )
 _ALLOWED = _ELEMENTWISE | {
-    *("parameter", "constant", "broadcast", "reshape", "copy", "tuple", "get-tuple-element"),
+    *(
+        "parameter",
+        "constant",
+        "bitcast",
+        "broadcast",
+        "reshape",
+        "copy",
+        "tuple",
+        "get-tuple-element",
+    ),
     *("call", "fusion"),
 }
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})

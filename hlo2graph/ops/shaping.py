@@ -219,8 +219,8 @@ def _infer_bitcast(instr: Instruction, operands: Sequence[AnyShape], _: Computat
 def _bitcast(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> Array:
     (source,), target = as_arrays(instr, evaluate.operand_shapes(instr)), written(instr)
     x = np.asarray(operands[0])
-    if not source.dims and not target.dims and source.dtype is target.dtype:
-        return x
+    if not source.dims and not target.dims:
+        return x.view(target.dtype.numpy)  # also of an array given as a scalar
     stored = np.ascontiguousarray(x.transpose(source.minor_to_major[::-1]))
     order = target.minor_to_major[::-1]
     laid_out = stored.reshape(-1).view(target.dtype.numpy).reshape([target.dims[i] for i in order])
