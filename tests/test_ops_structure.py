@@ -10,6 +10,7 @@ from hlo2graph.frontend import parse, verify
 from hlo2graph.ops import FAMILIES, OPS
 from hlo2graph.ops.collectives import COLLECTIVES
 from hlo2graph.ops.evaluate import HostEvaluator, unsupported
+from hlo2graph.ops.host_io import HOST_IO
 from hlo2graph.ops.region import binary_reducer, is_elementwise_region
 from hlo2graph.ops.spec import Lowering
 
@@ -400,5 +401,6 @@ def test_no_opcode_has_two_specs() -> None:
 
 
 def test_all_communication_says_that_it_is() -> None:
-    assert all(s.effect for s in COLLECTIVES)
-    assert {s.lowering for s in COLLECTIVES} == {Lowering.COLLECTIVE, Lowering.HOST_IO}
+    assert all(s.effect for s in (*COLLECTIVES, *HOST_IO))
+    assert {s.lowering for s in COLLECTIVES} == {Lowering.COLLECTIVE}
+    assert {s.lowering for s in HOST_IO} == {Lowering.HOST_IO}

@@ -10,6 +10,7 @@ from hlo2graph.ops.dynamic import DYNAMIC
 from hlo2graph.ops.elementwise import ELEMENTWISE
 from hlo2graph.ops.fft import FFT
 from hlo2graph.ops.gather import GATHER
+from hlo2graph.ops.host_io import HOST_IO
 from hlo2graph.ops.linalg import LINALG
 from hlo2graph.ops.normalization import NORMALIZATION
 from hlo2graph.ops.ragged_dot import RAGGED_DOT
@@ -43,6 +44,7 @@ FAMILIES: tuple[tuple[OpSpec, ...], ...] = (
     CONVERSION,
     DYNAMIC,
     ELEMENTWISE,
+    HOST_IO,
     SELECTION,
     SHAPING,
     STRUCTURE,

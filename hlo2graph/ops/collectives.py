@@ -1,4 +1,4 @@
-"""Communication between devices, which runs where the device is alone, and with the host.
+"""Communication between devices, which runs where the device is alone.
 
 Shapes follow OpenXLA's operation page. The start of an asynchronous pair holds what its done
 hands out: all-reduce-start its result, the others a tuple of operands and results.
@@ -6,14 +6,12 @@ hands out: all-reduce-start its result, the others a tuple of operands and resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
-from hlo2graph.errors import UnsupportedError
-from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.ops import one_device
 from hlo2graph.ops.asynchronous import second_part
-from hlo2graph.ops.device import INLINED, ByInstruction, NoDevice
+from hlo2graph.ops.device import INLINED, ByInstruction
 from hlo2graph.ops.expect import (
     as_array,
     as_arrays,
@@ -23,37 +21,22 @@ from hlo2graph.ops.expect import (
     refuse,
     same,
     takes,
-    token,
     tuple_of,
 )
 from hlo2graph.ops.groups import check_groups, check_pairs, group_size
 from hlo2graph.ops.spec import (
-    Array,
     Computations,
     Evaluator,
     HostRule,
     HostValue,
+    Infer,
     Lowering,
     OpSpec,
 )
 
-_TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
-_Infer: TypeAlias = Callable[[Instruction, Sequence[AnyShape], Computations], AnyShape]
-
-
-_NEEDS_HOST = "talks to a host program that is not there"
-
-
-def _needs_host(_: Instruction) -> str:
-    return _NEEDS_HOST
-
 
 def _first(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostValue:
     return operands[0]
-
-
-def _refused(instr: Instruction, _: Sequence[HostValue], __: Evaluator) -> Array:
-    raise UnsupportedError(f"{instr.opcode} cannot run here", instr.span)
 
 
 def _joined(parts: Sequence[AnyShape]) -> AnyShape:
@@ -194,40 +177,7 @@ def _second_part(instr: Instruction, operands: Sequence[AnyShape], _: Computatio
     return tuple_of(instr, operands[0], least=2).parts[1]
 
 
-def _infeed(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    token(instr, operands[0])
-    parts = tuple_of(instr, instr.shape, least=2).parts
-    return TupleShape((parts[0], _TOKEN))
-
-
-def _outfeed(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    token(instr, operands[1], "second operand")
-    fed = instr.attrs.get("outfeed_shape")
-    if isinstance(fed, Shape | TupleShape):
-        same(instr, operands[0], fed, "what it feeds")
-    return _TOKEN
-
-
-def _send(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    token(instr, operands[1], "second operand")
-    return TupleShape((operands[0], _U32, _TOKEN))
-
-
-def _recv(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    token(instr, operands[0])
-    return TupleShape((tuple_of(instr, instr.shape, least=3).parts[0], _U32, _TOKEN))
-
-
-def _send_done(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    token(instr, tuple_of(instr, operands[0], least=3).parts[2], "operand's last part")
-    return _TOKEN
-
-
-def _recv_done(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
-    return TupleShape((tuple_of(instr, operands[0], least=3).parts[0], _TOKEN))
-
-
-def _checked(infer: _Infer) -> _Infer:
+def _checked(infer: Infer) -> Infer:
     """Return `infer`, which looks at the groups or pairs first."""
 
     def rule(instr: Instruction, operands: Sequence[AnyShape], known: Computations) -> AnyShape:
@@ -242,7 +192,7 @@ def _checked(infer: _Infer) -> _Infer:
 def _collective(
     opcode: str,
     arity: int | tuple[int, int | None],
-    infer: _Infer,
+    infer: Infer,
     *attrs: str,
     required: tuple[str, ...] = (),
 ) -> OpSpec:
@@ -260,24 +210,10 @@ def _collective(
     )
 
 
-def _done(opcode: str, infer: _Infer, host: HostRule) -> OpSpec:
+def _done(opcode: str, infer: Infer, host: HostRule) -> OpSpec:
     """Describe an end: whether it can run was decided where it was started."""
     return OpSpec(
         opcode, 1, infer, host, frozenset(), Lowering.COLLECTIVE, effect=True, device=INLINED
-    )
-
-
-def _host_io(opcode: str, arity: int, infer: _Infer, *attrs: str) -> OpSpec:
-    return OpSpec(
-        opcode,
-        arity,
-        infer,
-        _refused,
-        frozenset(attrs),
-        Lowering.HOST_IO,
-        effect=True,
-        why_not=_needs_host,
-        device=NoDevice(_NEEDS_HOST),
     )
 
 
@@ -287,7 +223,6 @@ _PLACED = (*_GROUPS, "constrain_layout", "dimensions")
 _GATHER = (*_PLACED, "use_global_device_ids")
 _REDUCE = (*_GROUPS, "constrain_layout", "use_global_device_ids", "to_apply", "mode")
 _PERMUTE = ("channel_id", "source_target_pairs", "slice_sizes")
-_CHANNEL = ("channel_id", "is_host_transfer")
 
 COLLECTIVES: tuple[OpSpec, ...] = (
     _collective("all-gather", _SOME, _all_gather, *_GATHER, required=("dimensions",)),
@@ -318,10 +253,4 @@ COLLECTIVES: tuple[OpSpec, ...] = (
         required=("source_target_pairs",),
     ),
     _done("collective-permute-done", _second_part, second_part),
-    _host_io("infeed", 1, _infeed, "infeed_config"),
-    _host_io("outfeed", 2, _outfeed, "outfeed_config", "outfeed_shape"),
-    _host_io("send", 2, _send, *_CHANNEL),
-    _host_io("send-done", 1, _send_done, *_CHANNEL),
-    _host_io("recv", 1, _recv, *_CHANNEL),
-    _host_io("recv-done", 1, _recv_done, *_CHANNEL),
 )
