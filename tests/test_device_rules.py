@@ -35,7 +35,8 @@ def test_every_opcode_says_how_it_runs_on_the_device():
     for opcode, spec in OPS.items():
         match spec.device:
             case NoDevice(reason):
-                assert spec.lowering is not Lowering.KERNEL or opcode == "fusion", opcode
+                host_only = opcode in ("fusion", "scan")  # taken apart; one step after another
+                assert spec.lowering is not Lowering.KERNEL or host_only, opcode
                 assert reason, opcode
             case rule:
                 assert callable(rule) or isinstance(rule, ByLeaf | OwnKernel | ByInstruction)
