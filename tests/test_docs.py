@@ -15,6 +15,7 @@ from hlo2graph.cli.main import COMMANDS, group
 from hlo2graph.hlo import Module
 from hlo2graph.ops import OPS
 from tests.fake_cuda import fake
+from tests.gpu import tables
 
 __all__ = ["fake"]  # a fixture
 
@@ -102,3 +103,9 @@ def test_every_opcode_is_in_a_sample():
         if sample.suffix == ".hlo":
             seen |= opcodes(hlo2graph.parse(sample.read_text(), sample.name))
     assert sorted(OPS.keys() - seen) == []
+
+
+def test_tables_are_as_measured():
+    assert tables.renewed(tables.README.read_text()) == tables.README.read_text(), (
+        "run python -m tests.gpu.tables"
+    )

@@ -72,8 +72,9 @@ def modes(timings: list[dict]) -> str:
     """Return device time of the serial stream, the chain graph and the graph, unfused."""
     lines = [
         "`--fuse none`: microseconds on the device, the host's launching left out (the stream is",
-        "held back until all is enqueued, where the host steers no loop); the ratio is that of",
-        "paired runs, graph to the better of stream and chain, with its 95 % interval.",
+        "held back until all is enqueued, where the host steers no loop). The ratio is that of the",
+        "latencies, launching included, of paired runs: the better of stream and chain to the graph,",
+        "with its 95 % interval.",
         "",
         "| program | nodes | width | serial stream | chain graph | graph | graph / better |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
