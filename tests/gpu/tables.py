@@ -73,7 +73,7 @@ def modes(timings: list[dict]) -> str:
     lines = [
         "`--fuse none`: microseconds on the device, the host's launching left out (the stream is",
         "held back until all is enqueued, where the host steers no loop). The ratio is that of the",
-        "latencies, launching included, of paired runs: the better of stream and chain to the graph,",
+        "latencies of paired runs, launching included: the better of stream and chain over graph,",
         "with its 95 % interval.",
         "",
         "| program | nodes | width | serial stream | chain graph | graph | graph / better |",
