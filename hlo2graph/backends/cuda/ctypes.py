@@ -15,6 +15,11 @@ def storage_type(dtype: DType) -> str:
     return f"hlo::{dtype.name}"
 
 
+def stored(dtype: DType, value: str) -> str:
+    """Return the C++ of a compute value as it lies in memory."""
+    return f"hlo::Store<{storage_type(dtype)}>::of({value})"
+
+
 def compute_type(dtype: DType) -> str:
     """Return the C++ type of an element in a local: narrow types are widened."""
     if dtype.is_float and dtype.bits < 32:

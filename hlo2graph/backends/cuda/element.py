@@ -88,6 +88,12 @@ class ElementEmitter:
             return expression
         return self._declare(f"const {self.index_type}", expression, "i")
 
+    @property
+    def block_index(self) -> Expr:
+        """The block's number, in the kernel's index type."""
+        wide = "" if self.index_type == "int" else f"({self.index_type})"
+        return f"{wide}blockIdx.x"
+
     def fresh(self, stem: str) -> Expr:
         """Return a name that nothing else in the kernel has."""
         self._names += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction, Shape
@@ -36,8 +36,7 @@ def loop_kernel(
     counts += [_update_shape(computation, update).elements for update in updates.values()]
     most = max(counts)
     emitter = ElementEmitter(computations, signature.index_type)
-    wide = "" if emitter.index_type == "int" else f"({emitter.index_type})"
-    position = f"{wide}blockIdx.x * {THREADS} + threadIdx.x"
+    position = f"{emitter.block_index} * {THREADS} + threadIdx.x"
     emitter.line(f"const {emitter.index_type} thread = {position};")
     for dims, numbers in passes.items():
         count = Shape(leaves[numbers[0]].dtype, dims).elements
@@ -63,7 +62,7 @@ def _elements(
     for number, value in zip(numbers, found, strict=True):
         leaf = leaves[number]
         place = emitter.offset(leaf, index)
-        emitter.line(f"r{number}[{place}] = hlo::Store<{storage_type(leaf.dtype)}>::of({value});")
+        emitter.line(f"r{number}[{place}] = {stored(leaf.dtype, value)};")
 
 
 def _updates(
@@ -108,5 +107,5 @@ def _update(
         i if start == "0" else emitter.integer(f"{start} + {i}")
         for start, i in zip(starts, index, strict=True)
     )
-    stored = f"hlo::Store<{storage_type(result.dtype)}>::of({value})"
-    emitter.line(f"r{number}[{emitter.offset(result, place)}] = {stored};")
+    at = emitter.offset(result, place)
+    emitter.line(f"r{number}[{at}] = {stored(result.dtype, value)};")

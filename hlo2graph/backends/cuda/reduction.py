@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import compute_bytes, storage_type
+from hlo2graph.backends.cuda.ctypes import compute_bytes, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.hero import hero_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
@@ -167,5 +167,5 @@ class _Writer:
         emit.assume(reduction.instr.name, index, totals)
         for number, leaf in enumerate(self.results):
             value = emit.leaf(self.root, number, index)
-            stored = f"hlo::Store<{storage_type(leaf.dtype)}>::of({value})"
-            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored};")
+            at = emit.offset(leaf, index)
+            emit.line(f"r{number}[{at}] = {stored(leaf.dtype, value)};")

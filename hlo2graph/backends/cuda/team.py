@@ -77,8 +77,7 @@ class Team:
         per = self.slices if self.rows else self.lanes
         emit.line(f"const int lane = threadIdx.x {across} {per};")
         emit.line(f"const int slice = threadIdx.x {along} {per};")
-        wide = "" if emit.index_type == "int" else f"({emit.index_type})"
-        emit.line(f"const {emit.index_type} result = {wide}blockIdx.x * {self.lanes} + lane;")
+        emit.line(f"const {emit.index_type} result = {emit.block_index} * {self.lanes} + lane;")
 
     def combine(
         self, emit: ElementEmitter, dtypes: Sequence[DType], partial: list[Expr], fold: Fold

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import compute_type
+from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr
@@ -88,7 +88,7 @@ class _Writer:
     def write(self) -> None:
         emit, lhs, rhs = self.emit, self.lhs, self.rhs
         across, down = self.tiles[1], self.tiles[0]
-        block = emit.integer(block_index(emit))
+        block = emit.integer(emit.block_index)
         self.batch = emit.split(
             emit.integer(f"{block} / {across * down}"), [lhs.shape.dims[d] for d in lhs.batch]
         )
@@ -160,4 +160,4 @@ class _Writer:
             emit.assume(form.instr.name, index, (value,))
             for number, leaf in enumerate(form.results):
                 found = emit.leaf(form.computation.root, number, index)
-                emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf, found)};")
+                emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf.dtype, found)};")

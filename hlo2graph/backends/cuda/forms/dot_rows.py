@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.form import Form, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.backends.cuda.team import UNROLL, Team
 from hlo2graph.ops.device import Expr
@@ -47,7 +48,7 @@ def dot_rows_kernel(form: Form) -> KernelSource:
         emit.assume(form.instr.name, index, (value,))
         for number, leaf in enumerate(form.results):
             found = emit.leaf(form.computation.root, number, index)
-            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf, found)};")
+            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf.dtype, found)};")
     blocks, _, _ = blocks_for(shape.elements, team.lanes)
     return form.source(emit, blocks, team.threads)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.source import KernelSource, Signature
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import Expr, OwnKernel, device_of
+from hlo2graph.ops.device import OwnKernel, device_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +82,3 @@ def own_root(computation: Computation) -> Instruction | None:
         root = whole
     spec = OPS.get(root.opcode)
     return root if spec and isinstance(device_of(spec.device, root), OwnKernel) else None
-
-
-def block_index(emitter: ElementEmitter) -> Expr:
-    """Return the block's number in the kernel's index type."""
-    wide = "" if emitter.index_type == "int" else f"({emitter.index_type})"
-    return f"{wide}blockIdx.x"
-
-
-def stored(shape: Shape, value: Expr) -> str:
-    """Return the C++ of a compute value as it lies in memory."""
-    return f"hlo::Store<{storage_type(shape.dtype)}>::of({value})"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import compute_type
+from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.form import Form, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.device_compute import epsilon
@@ -95,10 +95,12 @@ class _Writer:
         with self.emit.block(self._loop()):
             index = self._index()
             found = value(index)
-            self.emit.line(f"r0[{self.emit.offset(result, index)}] = {stored(result, found)};")
+            self.emit.line(
+                f"r0[{self.emit.offset(result, index)}] = {stored(result.dtype, found)};"
+            )
 
     def _store_features(self, *names: str) -> None:
         with self.emit.block("if (threadIdx.x == 0)"):
             for number, name in enumerate(names, 1):
-                value = stored(self.form.results[number], name)
+                value = stored(self.form.results[number].dtype, name)
                 self.emit.line(f"r{number}[blockIdx.x] = {value};")

@@ -7,9 +7,9 @@ taken to be associative, as HLO allows.
 
 from __future__ import annotations
 
-from hlo2graph.backends.cuda.ctypes import compute_bytes, compute_type
+from hlo2graph.backends.cuda.ctypes import compute_bytes, compute_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import SHARED_BYTES, KernelSource
 from hlo2graph.hlo import Instruction, WindowDim
 from hlo2graph.ops.device import Expr, Index
@@ -61,7 +61,7 @@ class _Writer:
         for leaf, name in zip(self.leaves, self.shared, strict=True):
             emit.line(f"__shared__ {compute_type(leaf.dtype)} {name}[{threads}];")
         kept = [d for d in range(self.shape.rank) if d != self.along]
-        row = emit.split(emit.integer(block_index(emit)), [self.shape.dims[d] for d in kept])
+        row = emit.split(emit.integer(emit.block_index), [self.shape.dims[d] for d in kept])
         place = dict(zip(kept, row, strict=True))
         mine = [emit.variable(leaf.dtype, "{}") for leaf in self.leaves]
         before = [emit.variable(leaf.dtype, "{}") for leaf in self.leaves]
@@ -126,4 +126,4 @@ class _Writer:
         emit.assume(self.form.instr.name, index, tuple(found))
         for number, leaf in enumerate(self.form.results):
             value = emit.leaf(self.form.computation.root, number, index)
-            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf, value)};")
+            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf.dtype, value)};")

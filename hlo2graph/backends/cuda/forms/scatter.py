@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr
@@ -52,7 +53,7 @@ class _Writer:
     def write(self) -> None:
         emit, index = self.emit, self.emit.index_type
         elements = self.operand.elements
-        emit.line(f"const {index} low = {block_index(emit)} * {self.slab};")
+        emit.line(f"const {index} low = {emit.block_index} * {self.slab};")
         end = f"low + {self.slab} < {elements} ? low + {self.slab} : {elements}"
         emit.line(f"const {index} high = {end};")
         emit.line(f"__shared__ {index} starts[{THREADS}];")
@@ -81,7 +82,7 @@ class _Writer:
                 for k in copied:
                     value = emit.leaf(self.form.instr.operands[k], 0, index)
                     place = emit.offset(self.form.results[k], index)
-                    emit.line(f"r{k}[{place}] = {stored(self.form.results[k], value)};")
+                    emit.line(f"r{k}[{place}] = {stored(self.form.results[k].dtype, value)};")
             emit.line("__syncthreads();")
 
     def _is_inplace(self, number: int) -> bool:
@@ -190,7 +191,7 @@ class _Writer:
         given = [emit.leaf(o, 0, index) for o in instr.operands[self.count + 1 :]]
         found = emit.call(str(instr.attrs["to_apply"]), (*held, *given))
         for k, (leaf, value) in enumerate(zip(results, found, strict=True)):
-            emit.line(f"r{k}[{places[k]}] = {stored(leaf, value)};")
+            emit.line(f"r{k}[{places[k]}] = {stored(leaf.dtype, value)};")
 
     def _place_in(self, leaf: Shape, place: Expr) -> Expr:
         """Return where a result leaf has the element that lies at `place` in the first one."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import compute_type
-from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
+from hlo2graph.backends.cuda.ctypes import compute_type, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr
 
@@ -17,7 +17,7 @@ def cholesky_kernel(form: Form) -> KernelSource:
     shape, emit = form.results[0], form.emitter()
     lower, size = bool(form.instr.attrs.get("lower", False)), shape.dims[-1]
     kind = compute_type(shape.dtype)
-    batch = emit.split(emit.integer(block_index(emit)), shape.dims[:-2])
+    batch = emit.split(emit.integer(emit.block_index), shape.dims[:-2])
     turned = (lambda x: x) if lower else (lambda x: f"hlo::conj({x})")
 
     def place(row: Expr, column: Expr) -> tuple[Expr, ...]:
@@ -28,7 +28,7 @@ def cholesky_kernel(form: Form) -> KernelSource:
 
     def put(row: Expr, column: Expr, value: Expr) -> None:
         at = emit.offset(shape, place(row, column))
-        emit.line(f"r0[{at}] = {stored(shape, turned(value))};")
+        emit.line(f"r0[{at}] = {stored(shape.dtype, turned(value))};")
 
     emit.line("bool good = true;")
     with emit.block(f"for (int column = 0; column < {size}; ++column)"):
@@ -65,7 +65,7 @@ def solve_kernel(form: Form) -> KernelSource:
     swapped = transposed == left  # x op(a) = b is op(a)^T x^T = b^T: the two may cancel
     size, columns = a.dims[-1], b.dims[-1 if left else -2]
     threads = prod(b.dims[:-2]) * columns
-    thread = emit.integer(f"{block_index(emit)} * {THREADS} + threadIdx.x")
+    thread = emit.integer(f"{emit.block_index} * {THREADS} + threadIdx.x")
     with emit.block(f"if ({thread} < {threads})"):
         *batch, column = emit.split(thread, (*b.dims[:-2], columns))
 
@@ -89,6 +89,6 @@ def solve_kernel(form: Form) -> KernelSource:
                 emit.line(f"rest = hlo::subtract(rest, hlo::multiply({factor}, {known}));")
             if not attrs.get("unit_diagonal", False):
                 emit.line(f"rest = hlo::divide(rest, {matrix('row', 'row')});")
-            emit.line(f"r0[{emit.offset(b, at('row'))}] = {stored(b, 'rest')};")
+            emit.line(f"r0[{emit.offset(b, at('row'))}] = {stored(b.dtype, 'rest')};")
     (blocks, _, _) = blocks_for(threads, THREADS)
     return form.source(emit, blocks, THREADS)

@@ -8,9 +8,9 @@ lower and the upper half, as many times as there are tiles: all in place, with n
 
 from __future__ import annotations
 
-from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.ctypes import storage_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
@@ -66,7 +66,7 @@ class _Writer:
         for leaf, name in zip(self.form.results, self.shared, strict=True):
             emit.line(f"__shared__ {storage_type(leaf.dtype)} {name}[{window}];")
         kept = [d for d in range(self.form.shape(0).rank) if d != self.along]
-        row = emit.integer(block_index(emit))
+        row = emit.integer(emit.block_index)
         at = emit.split(row, [self.form.shape(0).dims[d] for d in kept])
         self.row = dict(zip(kept, at, strict=True))
         self._comparator()
@@ -119,7 +119,7 @@ class _Writer:
     def _load_operands(self, index: Index) -> None:
         for number, (leaf, name) in enumerate(zip(self.form.results, self.shared, strict=True)):
             value = self.emit.leaf(self.form.instr.operands[number], 0, index)
-            self.emit.line(f"{name}[slot] = {stored(leaf, value)};")
+            self.emit.line(f"{name}[slot] = {stored(leaf.dtype, value)};")
 
     def _load_results(self, index: Index) -> None:
         for number, (leaf, name) in enumerate(zip(self.form.results, self.shared, strict=True)):

@@ -7,9 +7,9 @@ more than half a window, each thread counts how many elements go before its own.
 
 from __future__ import annotations
 
-from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
+from hlo2graph.backends.cuda.ctypes import compute_type, storage_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.form import Form, block_index, stored
+from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.sort import WIDEST, threads_for, window_size
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
@@ -39,7 +39,7 @@ def top_k_kernel(form: Form) -> KernelSource:
 
 def _by_rounds(form: Form, emit: ElementEmitter, k: int, threads: int) -> None:
     shape, operand, sign = form.shape(0), form.instr.operands[0], _sign(form)
-    row = emit.split(emit.integer(block_index(emit)), shape.dims[:-1])
+    row = emit.split(emit.integer(emit.block_index), shape.dims[:-1])
     kind = f"decltype(hlo::total_order({compute_type(shape.dtype)}{{}}))"
     warps = threads // WARP
     index = emit.index_type
@@ -77,7 +77,7 @@ def _by_rounds(form: Form, emit: ElementEmitter, k: int, threads: int) -> None:
         emit.line("last = key, last_place = place;")
         with emit.block("if (threadIdx.x == 0)"):
             value = emit.leaf(operand, 0, (*row, "place"))
-            _store(form, emit, (*row, "round"), stored(shape, value), "place")
+            _store(form, emit, (*row, "round"), stored(shape.dtype, value), "place")
 
 
 def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> None:
@@ -86,7 +86,7 @@ def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> 
     emit.line(f"__shared__ hlo::u16 order[{window}];")
     emit.line(f"__shared__ {storage_type(shape.dtype)} values[{window}], kept[{half}];")
     emit.line(f"__shared__ int places[{window}], kept_places[{half}];")
-    row = emit.split(emit.integer(block_index(emit)), shape.dims[:-1])
+    row = emit.split(emit.integer(emit.block_index), shape.dims[:-1])
     _comparator(form, emit)
     emit.line("int held = 0;")
     with emit.block(f"for ({emit.index_type} first = 0; first < {length}; first += {half})"):
@@ -94,7 +94,7 @@ def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> 
         with emit.block(f"for (int slot = threadIdx.x; slot < fresh; slot += {threads})"):
             place = emit.integer("first + slot")
             value = emit.leaf(form.instr.operands[0], 0, (*row, place))
-            emit.line(f"values[held + slot] = {stored(shape, value)};")
+            emit.line(f"values[held + slot] = {stored(shape.dtype, value)};")
             emit.line(f"places[held + slot] = {place};")
         emit.line("__syncthreads();")
         emit.line(f"hlo::sort_window<{window}, {threads}>(order, held + fresh, before);")
@@ -134,7 +134,7 @@ def _store(form: Form, emit: ElementEmitter, index: Index, value: Expr, place: E
 def _by_rank(form: Form, emit: ElementEmitter, k: int) -> KernelSource:
     shape = form.shape(0)
     operand = form.instr.operands[0]
-    thread = emit.integer(f"{block_index(emit)} * {RANK_THREADS} + threadIdx.x")
+    thread = emit.integer(f"{emit.block_index} * {RANK_THREADS} + threadIdx.x")
     with emit.block(f"if ({thread} < {shape.elements})"):
         *row, place = emit.split(thread, shape.dims)
         value = emit.leaf(operand, 0, (*row, place))
@@ -146,6 +146,6 @@ def _by_rank(form: Form, emit: ElementEmitter, k: int) -> KernelSource:
             tie = f"(rival == key && other < {place})"
             emit.line(f"rank += rival {_sign(form)} key || {tie} ? 1 : 0;")
         with emit.block(f"if (rank < {k})"):
-            _store(form, emit, (*row, "rank"), stored(shape, value), place)
+            _store(form, emit, (*row, "rank"), stored(shape.dtype, value), place)
     (blocks, _, _) = blocks_for(shape.elements, RANK_THREADS)
     return form.source(emit, blocks, RANK_THREADS)
