@@ -19,7 +19,7 @@ from hlo2graph.program.thunks import (
     Value,
     While,
 )
-from hlo2graph.program.uses import computing, nested, reads, writes
+from hlo2graph.program.uses import computing, nested, reads, reads_of, writes
 
 
 def drop_dead(program: Program) -> Program:
@@ -28,7 +28,7 @@ def drop_dead(program: Program) -> Program:
     A leaf of loop state stays where the loop's result is used or something in the loop needs it.
     """
     body = _Rebuild(_Needs(program.body)).sequence(program.body)
-    used = {value.id for value in (*body.results, *(r for t in body.thunks for r in reads(t)))}
+    used = {value.id for value in reads_of(body)}
     constants = tuple(held for held in program.constants if held[0].id in used)
     called = _called(body, program.computations)
     computations = {k: c for k, c in program.computations.items() if k in called}

@@ -23,7 +23,7 @@ from hlo2graph.program.thunks import (
     Value,
     While,
 )
-from hlo2graph.program.uses import nested, reads, writes
+from hlo2graph.program.uses import first_free_id
 
 WORKSPACE_BYTES = 1 << 20  # enough for split-K of the small products that gain from it
 FEWEST_FLOPS = 1 << 18  # below this one of our kernels is done before a library's has started
@@ -40,8 +40,8 @@ WIDENED = {  # operands of one of these, and what the result may be instead
 
 def use_libraries(program: Program) -> Program:
     """Return `program` with library calls for the dots that are worth one."""
-    first = 1 + max((value.id for value in _values(program.body)), default=0)
-    return replace(program, body=_Chooser(program.computations, count(first)).run(program.body))
+    ids = count(first_free_id(program))
+    return replace(program, body=_Chooser(program.computations, ids).run(program.body))
 
 
 def is_worth_a_call(product: Matmul) -> bool:
@@ -96,12 +96,3 @@ class _Chooser:
             kernel.metadata,
             kernel.span,
         )
-
-
-def _values(sequence: Sequence[Value]) -> list[Value]:
-    found = [*sequence.params, *sequence.results]
-    for thunk in sequence.thunks:
-        found += [*reads(thunk), *writes(thunk)]
-        for _, inner in nested(thunk):
-            found += _values(inner)
-    return found

@@ -13,6 +13,7 @@ from hlo2graph.program.thunks import (
     Fill,
     Kernel,
     Library,
+    Program,
     R,
     Sequence,
     Thunk,
@@ -33,10 +34,10 @@ def reads(thunk: Thunk[R]) -> tuple[R, ...]:
         case Fill():
             found = ()
         case While():
-            nested = (*_reads_of(thunk.condition), *_reads_of(thunk.body))
+            nested = (*reads_of(thunk.condition), *reads_of(thunk.body))
             found = (*thunk.inits, *nested)
         case Conditional():
-            found = (thunk.selector, *(r for b in thunk.branches for r in _reads_of(b)))
+            found = (thunk.selector, *(r for b in thunk.branches for r in reads_of(b)))
         case _:
             assert_never(thunk)
     return tuple(dict.fromkeys(found))
@@ -87,10 +88,20 @@ def computing(sequence: Sequence[R]) -> Iterator[Computing[R]]:
             yield thunk
 
 
-def _reads_of(sequence: Sequence[R]) -> tuple[R, ...]:
-    """Return what a nested sequence reads; its results are read by the thunk around it."""
+def reads_of(sequence: Sequence[R]) -> tuple[R, ...]:
+    """Return all that a sequence reads; its results are read by what is around it."""
     return (*(r for t in sequence.thunks for r in reads(t)), *sequence.results)
 
 
 def _writes_of(sequence: Sequence[R]) -> tuple[R, ...]:
     return tuple(w for t in sequence.thunks for w in writes(t))
+
+
+def first_free_id(program: Program) -> int:
+    """Return an id that no value of `program` has, nor any larger one."""
+    body = program.body
+    inner = (sequence for thunk in walk(body) for _, sequence in nested(thunk))
+    held = [*body.params, *reads_of(body), *_writes_of(body)]
+    held += [param for sequence in inner for param in sequence.params]
+    held += [value for value, _ in program.constants]
+    return 1 + max((value.id for value in held), default=-1)

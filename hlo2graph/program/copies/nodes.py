@@ -14,7 +14,7 @@ from hlo2graph.program.thunks import (
     Value,
     While,
 )
-from hlo2graph.program.uses import nested, reads, walk, writes
+from hlo2graph.program.uses import first_free_id, walk, writes
 
 
 @dataclass(slots=True, eq=False)
@@ -48,16 +48,9 @@ class Namer:
     """Makes copies with names and values that the program does not have."""
 
     def __init__(self, program: Program) -> None:
-        self._names: set[str] = set()
+        self._names = {thunk.name for thunk in walk(program.body)}
         self._numbers: dict[str, int] = {}
-        self._next = 0
-        self._see(*program.body.params, *program.body.results)
-        self._see(*(value for value, _ in program.constants))
-        for thunk in walk(program.body):
-            self._names.add(thunk.name)
-            self._see(*reads(thunk), *writes(thunk))
-            for _, inner in nested(thunk):
-                self._see(*inner.params)
+        self._next = first_free_id(program)
 
     def copy(self, source: Value, shape: Shape) -> Copy[Value]:
         """Return a copy of `source` to a new value, `NAME.copy` or `NAME.copy.1` and so on."""
@@ -69,9 +62,6 @@ class Namer:
         target = Value(self._next, shape, name)
         self._next += 1
         return Copy(name, source, target)
-
-    def _see(self, *values: Value) -> None:
-        self._next = max(self._next, 1 + max((value.id for value in values), default=-1))
 
 
 def outputs(thunk: Thunk[Value]) -> tuple[Value, ...]:

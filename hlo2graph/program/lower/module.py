@@ -17,8 +17,8 @@ from hlo2graph.program.lower.kernels import KernelPool
 from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names
 from hlo2graph.program.lower.nested import lower_sequence
 from hlo2graph.program.lower.sequence import Builder, Shared
-from hlo2graph.program.thunks import Alias, Port, Program, Sequence, Value
-from hlo2graph.program.uses import computing, reads
+from hlo2graph.program.thunks import Alias, Port, Program
+from hlo2graph.program.uses import computing, reads_of
 
 
 def lower(module: Module) -> Program:
@@ -40,7 +40,7 @@ def lower(module: Module) -> Program:
     results = [leaf for leaf in leaves if not leaf.is_token]
     params = tuple(map(builder.buffer, given))
     body = builder.sequence(params, tuple(map(builder.buffer, results)))
-    used = {value.id for value in _used(body)}
+    used = {value.id for value in reads_of(body)}
     return Program(
         name=module.name,
         body=body,
@@ -95,9 +95,3 @@ def _places(shape: AnyShape, index: tuple[int, ...] = ()) -> Iterator[tuple[int,
             yield from _places(part, (*index, i))
     elif shape.dtype.name != "token":
         yield index
-
-
-def _used(sequence: Sequence[Value]) -> Iterator[Value]:
-    yield from sequence.results
-    for thunk in sequence.thunks:
-        yield from reads(thunk)
