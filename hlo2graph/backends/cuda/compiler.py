@@ -16,7 +16,7 @@ from hlo2graph.atomic import replacing
 from hlo2graph.backends.cuda.source import HEADER
 from hlo2graph.errors import BackendError
 
-OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "-default-device")
+OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
 CACHE_VARIABLE = "HLO2GRAPH_CACHE_DIR"
 DIGEST_BYTES = hashlib.sha256().digest_size
 KERNELS_PER_UNIT = 8  # a translation unit costs about 0.2 s for the headers alone
@@ -135,7 +135,7 @@ def _compile(text: str, arch: str, kind: str) -> bytes:
     names = [n.encode() for n, _ in headers()]
     texts = [t.encode() for _, t in headers()]
     target = f"--gpu-architecture={arch if kind == 'cubin' else arch.replace('sm_', 'compute_')}"
-    options = [o.encode() for o in (target, *OPTIONS[:2])]
+    options = [o.encode() for o in (target, *OPTIONS)]
     created, program = nvrtc.nvrtcCreateProgram(
         text.encode(), b"kernels.cu", len(names), texts, names
     )
