@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 from lowering import ADD, lowered, names, opcodes
+from needs import needs_gxx
 from xla import run_xla
 
 import hlo2graph
@@ -15,6 +16,7 @@ from hlo2graph.frontend import parse, verify
 from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.program.lower import lower
 from hlo2graph.program.thunks import Collective, Fill, Kernel
+from tests.emulation import EmulatedExecutable, Kernels
 
 X = np.arange(1, 5, dtype=np.float32)
 ALONE = (
@@ -33,10 +35,26 @@ SEVERAL = {
     "f32[8] all-gather(x), dimensions={0}, replica_groups={}": "[1,2]<=[2]",
     "f32[1] reduce-scatter(x), dimensions={0}, replica_groups={}, to_apply=add": "[1,4]<=[4]",
     "(f32[4], f32[4]) all-to-all(x, x), replica_groups={}": "[1,2]<=[2]",
-    "f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add": "{{0,1}}",
+    "f32[8] all-gather(x), dimensions={0}, replica_groups={{0,1}}": "{{0,1}}",
+    "f32[8] all-gather(x), dimensions={0}, replica_groups=[1,2]<=[2]": "[1,2]<=[2]",
     "f32[4] collective-permute(x), source_target_pairs={{1,0}}": None,
-    "f32[4] all-reduce(x), replica_groups=[1,2]<=[2], to_apply=add": "[1,2]<=[2]",
 }
+ABSENT = (
+    "f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add",
+    "f32[4] all-reduce(x), channel_id=1, replica_groups={{1,0},{2,3}}, "
+    "use_global_device_ids=true, to_apply=add",
+    "f32[4] all-reduce(x), replica_groups=[1,2]<=[2], to_apply=add",
+    "f32[4] all-gather(x), dimensions={0}, replica_groups={{0},{1}}",
+    "f32[4] collective-permute(x), source_target_pairs={{0,1},{1,2}}",
+    "f32[4] collective-permute(x), source_target_pairs={{0,0},{1,2}}",
+)
+RAGGED = """
+  y = f32[6,2] parameter(1)
+  starts = s64[3] parameter(2)
+  sizes = s64[3] parameter(3)
+  places = s64[3] parameter(4)
+  ROOT r = f32[6,2] ragged-all-to-all(x, y, starts, sizes, places, sizes), replica_groups={{0}}
+"""
 PAIR = """
   r = f32[4] all-reduce-start(x), replica_groups={}, to_apply=add
   g = (f32[4], f32[4]) all-gather-start(x), replica_groups={{0}}, dimensions={0}
@@ -74,6 +92,49 @@ def test_several_devices_are_planned_and_refused(call: str, groups: str) -> None
     assert program.computations[thunk.computation].result.attrs.get("replica_groups") == groups
     with pytest.raises(UnsupportedError, match="needs several devices, and programs run on one"):
         hlo2graph.compile(text, backend="host")
+
+
+@pytest.mark.parametrize("call", ABSENT)
+def test_devices_that_the_header_does_not_have_are_left_out(call: str) -> None:
+    text = module(f"ROOT y = {call}")
+    [found] = hlo2graph.compile(text, backend="host")(X)
+    parsed = verify(parse(text))
+    np.testing.assert_array_equal(found, run_xla(text, [X])[0])
+    np.testing.assert_array_equal(found, HostEvaluator(parsed.computations)("e", [X]))
+
+
+@pytest.mark.parametrize("call", ABSENT[:3])
+def test_devices_that_the_header_has_are_not_left_out(call: str) -> None:
+    text = module(f"ROOT y = {call}", "HloModule m, replica_count=2, num_partitions=2\n")
+    with pytest.raises(UnsupportedError, match="needs several devices"):
+        hlo2graph.compile(text, backend="host")
+
+
+def ragged() -> tuple[str, list[np.ndarray], np.ndarray]:
+    """Return a program, its arguments (a block is cut off at the end) and its result."""
+    text = module(RAGGED).replace("x = f32[4]", "x = f32[5,2]")
+    rows = np.arange(10, dtype=np.float32).reshape(5, 2)
+    target = np.full((6, 2), 99, np.float32)
+    starts, sizes, places = ([3, 0, 1], [2, 1, 3], [0, 2, 4])
+    want = target.copy()
+    want[0:2], want[2:3], want[4:6] = rows[3:5], rows[0:1], rows[1:3]
+    return text, [rows, target, *(np.array(v) for v in (starts, sizes, places))], want
+
+
+def test_ragged_rows_move_within_the_device() -> None:
+    """XLA:CPU dies of this one, so the definition is written out."""
+    text, given, want = ragged()
+    [found] = hlo2graph.compile(text, backend="host")(*given)
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_ragged_rows_move_within_a_kernel() -> None:
+    text, given, want = ragged()
+    plan = hlo2graph.plan(text, target="sm_90")
+    [found] = EmulatedExecutable(plan, Kernels([plan]))(*given)
+    np.testing.assert_array_equal(found, want)
 
 
 @pytest.mark.parametrize(

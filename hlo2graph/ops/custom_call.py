@@ -58,6 +58,7 @@ TARGETS = {
     "MoveToHost": _IDENTITY,
     "SPMDFullToShardShape": _IDENTITY,
     "SPMDShardToFullShape": _IDENTITY,
+    "SetBound": _IDENTITY,
     "Sharding": _IDENTITY,
     "TopK": Target(_check_top_k, _top_k, on_device(OwnKernel("topk"))),
     "annotate_device_placement": _IDENTITY,

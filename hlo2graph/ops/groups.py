@@ -22,8 +22,7 @@ def group_size(instr: Instruction) -> int | None:
     text = str(instr.attrs.get("replica_groups", "{}"))
     if iota := _IOTA.match(text):
         return int(iota[1].split(",")[-1])
-    inner = text.strip().removeprefix("{").removesuffix("}")
-    sizes = {len(re.findall(r"\d+", group)) for group in _LISTED.findall(inner)} - {0}
+    sizes = {len(re.findall(r"\d+", group)) for group in _LISTED.findall(_inner(text))} - {0}
     if len(sizes) > 1:
         refuse(instr, f"needs groups of one size, got replica_groups={text}")
     return sizes.pop() if sizes else None
@@ -32,8 +31,7 @@ def group_size(instr: Instruction) -> int | None:
 def check_groups(instr: Instruction) -> None:
     """Refuse listed groups that are empty, or that do not name each device once."""
     text = str(instr.attrs.get("replica_groups", "{}"))
-    inner = text.strip().removeprefix("{").removesuffix("}")
-    groups = [_DEVICE.findall(group) for group in _GROUP.findall(inner)]
+    groups = [_DEVICE.findall(group) for group in _GROUP.findall(_inner(text))]
     if not all(groups):
         refuse(instr, f"has an empty group in replica_groups={text}")
     devices = sorted(int(device) for group in groups for device in group)
@@ -46,19 +44,30 @@ def check_groups(instr: Instruction) -> None:
 
 def check_pairs(instr: Instruction) -> None:
     """Refuse a permutation in which a device sends, or is sent to, twice."""
-    text = str(instr.attrs.get("source_target_pairs", "{}"))
-    devices = [int(device) for device in _DEVICE.findall(text)]
-    for what, ends in (("source", devices[::2]), ("target", devices[1::2])):
-        if len(set(ends)) != len(ends):
+    pairs = pairs_of(instr)
+    for at, what in enumerate(("source", "target")):
+        if len({pair[at] for pair in pairs}) != len(pairs):
+            text = str(instr.attrs["source_target_pairs"])
             refuse(instr, f"names a {what} twice in source_target_pairs={text}")
 
 
 def is_alone(instr: Instruction) -> bool:
-    """Tell whether no group or pair of `instr` has a device other than number 0 in it."""
+    """Tell whether each group of `instr` is one device, and no pair has one but number 0 in it."""
     groups = str(instr.attrs.get("replica_groups", "{}"))
     pairs = str(instr.attrs.get("source_target_pairs", "{}"))
     if iota := _IOTA.match(groups):
-        return all(int(count) == 1 for count in iota[1].split(","))
+        return int(iota[1].split(",")[-1]) == 1
     if not groups.startswith("{"):
         return False  # a mesh: several devices, or no reason to have one
-    return all(int(device) == 0 for device in _DEVICE.findall(groups + pairs))
+    listed = [_DEVICE.findall(group) for group in _GROUP.findall(_inner(groups))]
+    return all(len(group) == 1 for group in listed) and not set(_DEVICE.findall(pairs)) - {"0"}
+
+
+def pairs_of(instr: Instruction) -> tuple[tuple[int, int], ...]:
+    """Return who sends to whom in a permutation."""
+    devices = [int(d) for d in _DEVICE.findall(str(instr.attrs.get("source_target_pairs", "{}")))]
+    return tuple(zip(devices[::2], devices[1::2], strict=False))
+
+
+def _inner(text: str) -> str:
+    return text.strip().removeprefix("{").removesuffix("}")

@@ -11,7 +11,7 @@ import numpy as np
 from hlo2graph.hlo import AnyShape, Instruction, Literal, Module, Shape, TupleShape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.custom_call import less_workspace
-from hlo2graph.ops.one_device import sends_nothing, why_not, with_devices
+from hlo2graph.ops.one_device import among_one, sends_nothing, why_not, with_devices
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.program.lower.calls import called, has_effect, is_inlined, part_range
 from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names
@@ -217,9 +217,14 @@ def _collective(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
 def _between_devices(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
     """Do without a thunk where the device is alone: what it gets is what it gives."""
     operands = [frame.computation[o].shape for o in instr.operands]
-    instr = with_devices(instr, operands, _devices(builder.shared.module, instr))
+    module = builder.shared.module
+    if _replicas(module) * _partitions(module) == 1:
+        instr = among_one(instr)
+    instr = with_devices(instr, operands, _devices(module, instr))
     if why_not(instr) is not None:
         return _collective(builder, frame, instr)
+    if instr.opcode == "ragged-all-to-all":
+        return _kernel(builder, frame, instr)
     given = [leaf for operand in instr.operands for leaf in frame.env[operand]]
     shapes = instr.shape.leaves()
     if sends_nothing(instr):
@@ -234,9 +239,15 @@ def _between_devices(builder: Builder, frame: Frame, instr: Instruction) -> Leav
 
 def _devices(module: Module, instr: Instruction) -> int:
     """Return how many devices are in a group that is left out; a channel joins partitions too."""
-    replicas = int(module.attrs.get("replica_count", 1))
-    partitions = int(module.attrs.get("num_partitions", 1))
-    return replicas * partitions if "channel_id" in instr.attrs else replicas
+    return _replicas(module) * (_partitions(module) if "channel_id" in instr.attrs else 1)
+
+
+def _replicas(module: Module) -> int:
+    return int(module.attrs.get("replica_count", 1))
+
+
+def _partitions(module: Module) -> int:
+    return int(module.attrs.get("num_partitions", 1))
 
 
 def _in_layout(builder: Builder, leaf: Leaf, shape: Shape, name: str, instr: Instruction) -> Leaf:
