@@ -27,6 +27,7 @@ from hlo2graph.options import (
     check_choice,
     check_rounds,
 )
+from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.fuse import fuse
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
-PASSES: dict[str, tuple[Pass, ...]] = {"none": (), "default": (fuse,)}
+PASSES: dict[str, tuple[Pass, ...]] = {"none": (expand_scans,), "default": (expand_scans, fuse)}
 
 
 def parse(text: str, filename: str = "<string>", verify: bool = True) -> Module:
@@ -88,8 +89,9 @@ def plan(
     module = verify_module(module)
     see("verify", module)
     for rewrite in PASSES[chosen.fusion]:
-        module = rewrite(module)
-        see(rewrite.__name__, module)
+        written, module = module, rewrite(module)
+        if module is not written:
+            see(rewrite.__name__, module)
     lowered = lower(module)
     see("lower", lowered)
     if chosen.fusion == "default":

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from agreement import run_host
+from needs import needs_gxx
 from xla import run_xla
 
 import hlo2graph
-from hlo2graph.errors import ParseError, VerifyError
+from hlo2graph.backends.cuda.support import check_support
+from hlo2graph.errors import ParseError, UnsupportedError, VerifyError
 from hlo2graph.frontend import parse, verify
+from hlo2graph.passes.expand_scans import expand_scans
+from tests.emulation import EmulatedExecutable, Kernels
 
 BODIES = """HloModule m
 both {
@@ -79,9 +84,78 @@ def arguments() -> list[np.ndarray]:
 def test_scans_agree_with_xla(call: str) -> None:
     text = BODIES.replace("CALL", call)
     given = arguments()
-    found = hlo2graph.compile(text, backend="host")(*given)
-    for a, b in zip(found, run_xla(text, given), strict=True):
+    want = run_xla(text, given)
+    for found in (
+        run_host(text, given),
+        hlo2graph.compile(text, backend="host")(*given),
+        hlo2graph.compile(text, backend="host", fuse="default")(*given),
+    ):
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("call", SCANS)
+def test_scans_become_loops_that_are_legal(call: str) -> None:
+    module = expand_scans(verify(parse(BODIES.replace("CALL", call))))
+    opcodes = [i.opcode for i in verify(module).entry.instructions]
+    assert "scan" not in opcodes
+    assert opcodes.count("while") == 1
+    assert parse(str(module)) == module
+
+
+def test_layouts_of_scans_are_kept() -> None:
+    call = "(f32[4,3], f32[3]) scan(z, w), dimensions={0}, num_carries=1, to_apply=rows"
+    text = BODIES.replace("CALL", call.replace("[4,3]", "[4,3]{0,1}"))
+    text = text.replace("z = f32[4,3]", "z = f32[4,3]{0,1}")
+    given = arguments()
+    for a, b in zip(hlo2graph.compile(text)(*given), run_host(text, given), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_scans_in_scans_become_loops_in_loops() -> None:
+    text = BODIES.replace(
+        "ENTRY",
+        """outer {
+  row = f32[3] parameter(0)
+  carry = f32[] parameter(1)
+  ROOT r = (f32[3], f32[]) scan(row, carry), dimensions={0}, num_carries=1, to_apply=both
+}
+ENTRY""",
+    )
+    call = "(f32[4,3], f32[]) scan(z, f), dimensions={0}, num_carries=1, to_apply=outer"
+    text, given = text.replace("CALL", call), arguments()
+    want = run_xla(text, given)
+    for a, b in zip(hlo2graph.compile(text, backend="host")(*given), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("call", SCANS)
+def test_scans_run_as_kernels_in_a_loop(call: str) -> None:
+    text, given = BODIES.replace("CALL", call), arguments()
+    plan = hlo2graph.plan(text, target="sm_90")
+    check_support(plan)
+    found = EmulatedExecutable(plan, Kernels([plan]))(*given)
+    for a, b in zip(found, run_host(text, given), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_a_scan_inside_a_kernel_is_refused_on_the_device_by_name() -> None:
+    text = BODIES.replace(
+        "ENTRY",
+        """fused {
+  x = f32[4] parameter(0)
+  f = f32[] parameter(1)
+  ROOT r = f32[] scan(x, f), dimensions={0}, num_carries=1, to_apply=last
+}
+ENTRY""",
+    ).replace("CALL", "f32[] fusion(x, f), kind=kLoop, calls=fused")
+    given = arguments()
+    want = run_host(text, given)
+    np.testing.assert_array_equal(hlo2graph.compile(text, backend="host")(*given), want)
+    with pytest.raises(UnsupportedError, match="scan: becomes a loop"):
+        check_support(hlo2graph.plan(text, target="sm_90"))
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG.items(), ids=WRONG)

@@ -107,5 +107,5 @@ SCAN = OpSpec(
     _scan,
     frozenset({"dimensions", "is_associative", "is_reverse", "num_carries", "to_apply"}),
     required=frozenset({"dimensions", "num_carries", "to_apply"}),
-    device=NoDevice("runs one step after another, for which there is no kernel"),
+    device=NoDevice("becomes a loop, which cannot stand inside a kernel"),
 )

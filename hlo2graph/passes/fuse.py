@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape
 from hlo2graph.ops import OPS
+from hlo2graph.passes.sequences import sequences
 
 MOST_INSTRUCTIONS = 256
 INDEX_MOVING = frozenset({"broadcast", "reshape", "transpose", "slice", "iota", "reverse"})
@@ -29,30 +30,15 @@ def fuse(module: Module) -> Module:
     """Return `module` with fusions formed in every computation that becomes thunks."""
     if module.is_scheduled:
         return module
-    sequences = _sequences(module)
+    stepped = sequences(module)
     taken = {name for c in module.computations.values() for name in (c.name, *_names(c))}
     computations: dict[str, Computation] = {}
     for name, computation in module.computations.items():
-        if name in sequences:
+        if name in stepped:
             fusions, computation = _Fuser(computation, taken).run()
             computations |= fusions
         computations[name] = computation
     return replace(module, computations=computations)
-
-
-def _sequences(module: Module) -> set[str]:
-    """Return the names of the computations whose instructions become thunks of their own."""
-    found: set[str] = set()
-    pending = [module.entry_name]
-    while pending:
-        name = pending.pop()
-        if name in found:
-            continue
-        found.add(name)
-        for instr in module.computations[name].instructions:
-            if instr.opcode in ("call", "while", "conditional"):
-                pending += instr.called()
-    return found
 
 
 def _names(computation: Computation) -> list[str]:
