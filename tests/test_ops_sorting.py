@@ -9,7 +9,7 @@ from agreement import agree, module, refused, run_host
 
 import hlo2graph
 from hlo2graph.ops import OPS
-from hlo2graph.ops.region import is_elementwise_region
+from hlo2graph.ops.scalar_region import is_elementwise_region
 
 COMPARATORS = {
     "up": "ROOT r = pred[] compare(a, b), direction=LT",

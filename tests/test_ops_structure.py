@@ -11,7 +11,7 @@ from hlo2graph.ops import FAMILIES, OPS
 from hlo2graph.ops.collectives import COLLECTIVES
 from hlo2graph.ops.evaluate import HostEvaluator, unsupported
 from hlo2graph.ops.host_io import HOST_IO
-from hlo2graph.ops.region import binary_reducer, is_elementwise_region
+from hlo2graph.ops.scalar_region import binary_reducer, is_elementwise_region
 from hlo2graph.ops.spec import Lowering
 
 LOOP = """HloModule m

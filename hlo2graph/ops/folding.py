@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hlo2graph.hlo import DType, Kind
-from hlo2graph.ops.region import binary_reducer, is_elementwise_region
+from hlo2graph.ops.scalar_region import binary_reducer, is_elementwise_region
 from hlo2graph.ops.spec import Array, Evaluator, HostValue
 
 UFUNCS: dict[str, np.ufunc] = {

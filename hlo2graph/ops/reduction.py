@@ -26,7 +26,7 @@ from hlo2graph.ops.expect import (
     takes_scalars,
 )
 from hlo2graph.ops.folding import fold_leading, region_fold, simple_ufunc, working_dtype
-from hlo2graph.ops.region import is_elementwise_region
+from hlo2graph.ops.scalar_region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
 

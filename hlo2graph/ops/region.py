@@ -1,67 +1,200 @@
-"""What a called region of scalars computes, so that whole arrays can go through it at once."""
+"""Which kernel form a computation can take: the contract between fusion and the emitter.
+
+Fusion may make a computation only where `region_of` gives a region; the emitter chooses its form by
+the same function. None says that no single kernel computes it well: where a program was written
+so, the loop form computes it, each thread folding alone.
+
+- `Loop`: every result element by itself. Folds of fewer than FEWEST steps may be inside.
+- `Rows`, `Columns`: one or more reduces of the same dimensions of equally large values.
+- `Own`: one instruction, the hero, has a form; work element by element may follow it.
+- `SideBySide`: independent fusions, results of a tuple, each in its own form.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
 
 from hlo2graph.hlo import Computation, Instruction, Shape
-from hlo2graph.ops.conversion import CONVERSION
-from hlo2graph.ops.elementwise import ELEMENTWISE
-from hlo2graph.ops.selection import SELECTION
+from hlo2graph.ops import OPS
+from hlo2graph.ops.device import OwnKernel, device_of
+from hlo2graph.ops.device_folds import window_dims
+from hlo2graph.ops.expect import integers
+from hlo2graph.ops.region_spaces import Space, Waiting
 
-_ELEMENTWISE = frozenset(
-    spec.opcode for spec in (*ELEMENTWISE, *CONVERSION, *SELECTION) if spec.elementwise
-)
-_ALLOWED = _ELEMENTWISE | {
-    *(
-        "parameter",
-        "constant",
-        "bitcast",
-        "broadcast",
-        "reshape",
-        "copy",
-        "tuple",
-        "get-tuple-element",
-    ),
-    *("call", "fusion"),
-}
-_COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+FEWEST = 32  # steps of a fold below which one thread does it alone
+MOST_COLUMNS = 1 << 15  # of a row of which something full-size waits for a fold
+
+_FOLDS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot", "fft"})
+_WINDOWS = frozenset({"reduce-window", "select-and-scatter"})
 
 
-def is_elementwise_region(computations: Mapping[str, Computation], name: str) -> bool:
-    """Tell whether computation `name` may be given arrays instead of its scalars.
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One thread an element of the results, or a few."""
 
-    True where everything in it is a scalar or a tuple of scalars and each instruction, those of
-    called computations included, works element by element.
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Reduces of equally large values along the same dimensions: `space` has both.
+
+    `stages` has their names: those of one stage wait for those of the stages before it only.
     """
-    seen, waiting = {name}, [name]
-    while waiting:
-        for instr in computations[waiting.pop()].instructions:
-            if instr.opcode not in _ALLOWED or not _is_scalar(instr):
-                return False
-            fresh = set(instr.called()) - seen
-            seen |= fresh
-            waiting.extend(fresh)
-    return True
+
+    space: Space
+    stages: tuple[tuple[str, ...], ...]
+
+    @property
+    def reduces(self) -> tuple[str, ...]:
+        """The names of all reduces, each after those it waits for."""
+        return tuple(name for stage in self.stages for name in stage)
+
+    @property
+    def results(self) -> int:
+        """Elements of a reduce's result."""
+        return prod(self.space.shape.dims[d] for d in self.space.kept)
+
+    @property
+    def steps(self) -> int:
+        """Elements folded into each."""
+        return prod(self.space.shape.dims[d] for d in self.space.reduced)
 
 
-def binary_reducer(computations: Mapping[str, Computation], name: str) -> str | None:
-    """Return the opcode where computation `name` is just `opcode(p0, p1)`, else None.
+@dataclass(frozen=True, slots=True)
+class Rows(Folding):
+    """The most minor dimension is reduced: threads that fold one result read side by side.
 
-    A commutative opcode counts in either order. `add` of c64 or pred is such an opcode too.
+    Results are full-size (as what is folded) or row-size (as what is left of it).
     """
-    computation = computations[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns(Folding):
+    """The most minor dimension is kept: threads side by side fold results side by side.
+
+    There is one stage. What depends on it has its size; results may be full-size otherwise.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """The instruction `hero` decides for the form.
+
+    A dot has company only where `own_dot.runs_as_own_kernel` holds; else it is a library's alone.
+    """
+
+    hero: str
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """The fusions that are the operands of the root."""
+
+    parts: tuple[str, ...]
+
+
+Region: TypeAlias = Loop | Rows | Columns | Own | SideBySide
+
+
+def region_of(computation: Computation) -> Region | None:
+    """Return the region that `computation` is; None where no one kernel does it well."""
+    if (own := own_root(computation)) is not None:
+        others = [i for i in computation.instructions if i is not own and _is_dear(computation, i)]
+        return None if others else Own(own.name)
+    folds = [i for i in computation.instructions if _is_dear(computation, i)]
+    if not folds:
+        return _side_by_side(computation) or Loop()
+    if all(fold.opcode == "reduce" for fold in folds):
+        return _folding(computation, folds)
+    hero, *others = folds
+    alone = not others and not needs_own_kernel(hero)
+    return Own(hero.name) if alone and _ends_at(computation, hero) else None
+
+
+def own_root(computation: Computation) -> Instruction | None:
+    """Return the instruction that needs its own kernel and gives all of the result, if one does.
+
+    It is the root, or the root is the tuple of just its leaves, in order.
+    """
     root = computation.result
-    parameters = tuple(p.name for p in computation.parameters)
-    if root.opcode not in _ELEMENTWISE or len(parameters) != 2 or not _is_scalar(root):
+    if root.opcode == "tuple" and root.operands:
+        parts = [computation[name] for name in root.operands]
+        whole = computation[parts[0].operands[0]] if parts[0].operands else root
+        taken = [
+            p.attrs.get("index")
+            for p in parts
+            if p.opcode == "get-tuple-element" and p.operands == (whole.name,)
+        ]
+        if taken != list(range(len(tuple(whole.shape.leaves())))) or len(taken) != len(parts):
+            return None
+        root = whole
+    return root if needs_own_kernel(root) else None
+
+
+def needs_own_kernel(instr: Instruction) -> bool:
+    """Tell whether no loop over elements computes `instr`."""
+    spec = OPS.get(instr.opcode)
+    return spec is not None and isinstance(device_of(spec.device, instr), OwnKernel)
+
+
+def _is_dear(computation: Computation, instr: Instruction) -> bool:
+    """Tell whether more than one thread, or more than a moment, goes into one element."""
+    if needs_own_kernel(instr) or instr.opcode in _FOLDS:
+        return True
+    if instr.opcode == "reduce":
+        shape = computation[instr.operands[0]].shape
+        assert isinstance(shape, Shape)
+        steps = prod(shape.dims[d] for d in integers(instr, "dimensions"))
+        return steps >= FEWEST and shape.elements > 0
+    return instr.opcode in _WINDOWS and prod(w.size for w in window_dims(instr)) >= FEWEST
+
+
+def _side_by_side(computation: Computation) -> SideBySide | None:
+    root = computation.result
+    parts = tuple(dict.fromkeys(root.operands))
+    if root.opcode != "tuple" or len(parts) < 2:
         return None
-    if root.operands == parameters:
-        return root.opcode
-    swapped = root.operands == parameters[::-1] and root.opcode in _COMMUTATIVE
-    return root.opcode if swapped else None
+    for part in parts:
+        instr = computation[part]
+        given = (computation[name].opcode for name in instr.operands)
+        if instr.opcode != "fusion" or any(opcode != "parameter" for opcode in given):
+            return None
+    return SideBySide(parts)
 
 
-def _is_scalar(instr: Instruction) -> bool:
-    return all(leaf.dims == () for leaf in instr.shape.leaves()) and (
-        not isinstance(instr.shape, Shape) or instr.shape.size > 0
-    )
+def _folding(computation: Computation, reduces: list[Instruction]) -> Rows | Columns | None:
+    """Return the region of reduces that all fold the same dimensions of equally large values."""
+    waiting = Waiting.of(computation, reduces)
+    if waiting is None:
+        return None
+    space, stages = waiting.space, tuple(tuple(stage) for stage in waiting.stages)
+    minor = next((d for d in space.shape.minor_to_major if space.shape.dims[d] > 1), None)
+    again = len(stages) > 1 or waiting.full_waits  # what was folded is looked at again
+    if minor not in space.reduced:
+        return None if again else Columns(space, stages)
+    rows = Rows(space, stages)
+    return None if again and rows.steps > MOST_COLUMNS else rows
+
+
+def _ends_at(computation: Computation, hero: Instruction) -> bool:
+    """Tell whether every result element is an elementwise function of the hero's at its index."""
+    dims = next(hero.shape.leaves()).dims
+    reached = {hero.name}
+    for instr in computation.instructions:
+        if reached.isdisjoint(instr.operands):
+            continue
+        if not _keeps_index(computation, instr, dims):
+            return False
+        reached.add(instr.name)
+    same = all(leaf.dims == dims for leaf in computation.result.shape.leaves())
+    return same and computation.root in reached
+
+
+def _keeps_index(computation: Computation, instr: Instruction, dims: tuple[int, ...]) -> bool:
+    if instr.opcode == "tuple":
+        return instr.name == computation.root
+    if instr.opcode == "get-tuple-element":
+        return True
+    elementwise = OPS[instr.opcode].elementwise and isinstance(instr.shape, Shape)
+    return elementwise and all(leaf.dims == dims for leaf in instr.shape.leaves())

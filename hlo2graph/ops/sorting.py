@@ -28,7 +28,7 @@ from hlo2graph.ops.expect import (
 )
 from hlo2graph.ops.folding import as_tuple
 from hlo2graph.ops.reduction import as_result
-from hlo2graph.ops.region import is_elementwise_region
+from hlo2graph.ops.scalar_region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
 Less: TypeAlias = Callable[[Array, Array], Array]  # of positions along rows: [rows, n] twice

@@ -1,0 +1,67 @@
+"""What a called region of scalars computes, so that whole arrays can go through it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hlo2graph.hlo import Computation, Instruction, Shape
+from hlo2graph.ops.conversion import CONVERSION
+from hlo2graph.ops.elementwise import ELEMENTWISE
+from hlo2graph.ops.selection import SELECTION
+
+_ELEMENTWISE = frozenset(
+    spec.opcode for spec in (*ELEMENTWISE, *CONVERSION, *SELECTION) if spec.elementwise
+)
+_ALLOWED = _ELEMENTWISE | {
+    *(
+        "parameter",
+        "constant",
+        "bitcast",
+        "broadcast",
+        "reshape",
+        "copy",
+        "tuple",
+        "get-tuple-element",
+    ),
+    *("call", "fusion"),
+}
+_COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+
+
+def is_elementwise_region(computations: Mapping[str, Computation], name: str) -> bool:
+    """Tell whether computation `name` may be given arrays instead of its scalars.
+
+    True where everything in it is a scalar or a tuple of scalars and each instruction, those of
+    called computations included, works element by element.
+    """
+    seen, waiting = {name}, [name]
+    while waiting:
+        for instr in computations[waiting.pop()].instructions:
+            if instr.opcode not in _ALLOWED or not _is_scalar(instr):
+                return False
+            fresh = set(instr.called()) - seen
+            seen |= fresh
+            waiting.extend(fresh)
+    return True
+
+
+def binary_reducer(computations: Mapping[str, Computation], name: str) -> str | None:
+    """Return the opcode where computation `name` is just `opcode(p0, p1)`, else None.
+
+    A commutative opcode counts in either order. `add` of c64 or pred is such an opcode too.
+    """
+    computation = computations[name]
+    root = computation.result
+    parameters = tuple(p.name for p in computation.parameters)
+    if root.opcode not in _ELEMENTWISE or len(parameters) != 2 or not _is_scalar(root):
+        return None
+    if root.operands == parameters:
+        return root.opcode
+    swapped = root.operands == parameters[::-1] and root.opcode in _COMMUTATIVE
+    return root.opcode if swapped else None
+
+
+def _is_scalar(instr: Instruction) -> bool:
+    return all(leaf.dims == () for leaf in instr.shape.leaves()) and (
+        not isinstance(instr.shape, Shape) or instr.shape.size > 0
+    )
