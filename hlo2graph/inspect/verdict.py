@@ -83,8 +83,8 @@ def _better_in_a_chain(chain: ModeTiming, graph: ModeTiming) -> tuple[str, ...]:
         return ()
     less = time_text(graph.median - chain.median)
     return (
-        f"In a chain the same nodes take {less} less: launching what may start at once costs the "
-        "host more than the overlap gains; --schedule serialize plans the chain.",
+        f"In a chain the same nodes take {less} less: waiting across branches costs more than the "
+        "overlap gains; --schedule serialize plans the chain.",
     )
 
 

@@ -3,8 +3,9 @@
     python -m tests.gpu.experiments FILE... [--out DIR] [--duration S]
 
 For each program: what the driver takes to launch its graph, beside what a call takes; the same
-graph with its nodes on at most 1, 2, 4, 8, 16 lanes (nodes of a lane follow each other: more edges,
-fewer branches); and with node priorities by distance from the end. --out gets experiments.json.
+graph with its nodes on at most 1, 2, 4, 8 lanes (nodes of a lane follow each other: more edges,
+fewer branches); and "plain", without what launch_order.py puts in front. --out gets
+experiments.json.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hlo2graph.backends.cuda.memory import Event, Stream
 from hlo2graph.backends.cuda.serial import Gate
 from hlo2graph.backends.cuda.steps import KernelStep, PackedArguments, StepSequence
 
-LANES = (1, 2, 4, 8, 16)
+LANES = (1, 2, 4, 8)
 
 
 def main() -> int:
@@ -141,9 +142,8 @@ def examine(path: Path, fuse: str, duration: float) -> list[dict]:
     args, _, _ = reference(program, path, executable)
     own = executable.put(*args)
     steps = executable.graph_steps
-    variants = [made(executable, "as planned", steps)]
+    variants = [made(executable, "as built", steps), made(executable, "plain", steps, Plain)]
     variants += [made(executable, f"{k} lanes", limited(steps, k)) for k in LANES]
-    variants.append(made(executable, "priorities", steps, prioritised=True))
     stream = executable.stream
     gate, begin, end = Gate(stream), Event(timed=True), Event(timed=True)
     stop = time.perf_counter() + duration * len(variants)
@@ -161,11 +161,8 @@ def examine(path: Path, fuse: str, duration: float) -> list[dict]:
     return [*rows, *call_costs(executable, own)]
 
 
-def made(executable, name: str, steps: StepSequence, *, prioritised: bool = False) -> Variant:
-    kind = Prioritising if prioritised else GraphBuilder
+def made(executable, name: str, steps: StepSequence, kind=GraphBuilder) -> Variant:
     builder = kind(executable.device, executable._functions[builtin.NOTHING])
-    if prioritised:
-        builder.prioritise(steps)
     graph = builder.build(steps)
     exec_ = GraphExec(graph, builder.places, executable.device)
     exec_.upload(executable.stream.handle)
@@ -194,28 +191,13 @@ def limited(sequence: StepSequence, lanes: int) -> StepSequence:
     return StepSequence(sequence.steps, tuple(predecessors))
 
 
-class Prioritising(GraphBuilder):
-    """Gives each kernel node of the outermost sequence a priority by its distance from the end."""
+class Plain(GraphBuilder):
+    """Adds the plan's nodes and edges, and nothing in front."""
 
-    def prioritise(self, steps: StepSequence) -> None:
-        height = [1] * len(steps.steps)
-        for k in reversed(range(len(height))):
-            for p in steps.predecessors[k]:
-                height[p] = max(height[p], height[k] + 1)
-        least, greatest = call(cuda.cuCtxGetStreamPriorityRange)
-        self.priority = {
-            id(step): least - round((least - greatest) * (up - 1) / max(1, max(height) - 1))
-            for step, up in zip(steps.steps, height, strict=True)
-        }
-
-    def _kernel(self, graph, step, after):
-        node = super()._kernel(graph, step, after)
-        if id(step) in self.priority:
-            value = cuda.CUkernelNodeAttrValue()
-            value.priority = self.priority[id(step)]
-            attribute = cuda.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_PRIORITY
-            call(cuda.cuGraphKernelNodeSetAttribute, node, attribute, value)
-        return node
+    def build(self, sequence, *, chain=False):
+        graph = call(cuda.cuGraphCreate, 0)
+        self.add(graph, sequence, (), chain=chain)
+        return graph
 
 
 def sample(variant: Variant, stream, gate: Gate, begin: Event, end: Event) -> tuple:

@@ -1,6 +1,7 @@
 """A plan as one CUDA graph: a node a thunk, exactly the plan's edges, loops and branches inside.
 
 Nodes are created with their dependency lists; nothing is captured and no node only joins others.
+What launch_order.py adds, a beginning that is cheap to launch, is all that the plan does not say.
 A conditional node's body holds kernels, copies and fills, and further conditional nodes.
 """
 
@@ -20,6 +21,7 @@ from hlo2graph.backends.cuda.driver import (
     explain,
     version_text,
 )
+from hlo2graph.backends.cuda.launch_order import launch_order
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
     CopyStep,
@@ -42,8 +44,8 @@ NO_GRAPH = "update it, or run on the serial stream alone"
 class GraphBuilder:
     """Adds sequences' nodes to graphs; `places` says for each node which HLO it is for.
 
-    `nothing` is a kernel that does nothing: older drivers refuse an empty body. `notes` tells what
-    was built differently from what the newest driver allows.
+    `nothing` is a kernel that does nothing: for start nodes, and because older drivers refuse an
+    empty body. `notes` tells what was built differently from what the newest driver allows.
     """
 
     device: Device
@@ -57,7 +59,12 @@ class GraphBuilder:
         """Return a new graph of `sequence`; a `chain` runs it in program order instead."""
         graph = call(cuda.cuGraphCreate, 0)
         try:
-            self.add(graph, sequence, (), chain=chain)
+            if chain:
+                self.add(graph, sequence, (), chain=True)
+            else:
+                order = launch_order(sequence)
+                after = [self._start(graph)] if order.has_start else []
+                self.add(graph, order.sequence, after, chain=False)
         except BaseException:
             cuda.cuGraphDestroy(graph)
             raise
@@ -155,7 +162,7 @@ class GraphBuilder:
         for handle, branch in zip(handles, step.branches, strict=True):
             node, (body,) = self._conditional(graph, after, handle, kind, 1, step.place)
             if not self.add(body, branch, (), chain=chain):
-                self._kernel(body, self._nothing(step), [])
+                self._kernel(body, self._nothing(step.name, step.place), [])
             after = [node]
         self.notes.append(
             f"{step.name} became {len(step.branches)} IF nodes: driver "
@@ -163,8 +170,11 @@ class GraphBuilder:
         )
         return after[0]
 
-    def _nothing(self, step: BranchStep) -> KernelStep:
-        return KernelStep(step.name, step.place, self.nothing, (1, 1, 1), 1, 0, PackedArguments(()))
+    def _start(self, graph: Any) -> Any:
+        return self._kernel(graph, self._nothing("start", "the start node"), [])
+
+    def _nothing(self, name: str, place: str) -> KernelStep:
+        return KernelStep(name, place, self.nothing, (1, 1, 1), 1, 0, PackedArguments(()))
 
     def _handle(self, graph: Any, place: str) -> Any:
         make, context = cuda.cuGraphConditionalHandleCreate, self.device.context

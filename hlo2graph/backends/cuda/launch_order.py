@@ -1,0 +1,54 @@
+"""What the driver makes dear about launching a graph, and how its nodes are laid out to avoid it.
+
+Each node that may start at once costs cuGraphLaunch about 1 us on the host and about as much on the
+device; a node that follows another costs neither (measured: tests/gpu/experiments.py). So a graph
+begins with one node wherever that delays nothing that matters:
+
+- where one source alone has the longest way to the end, the others come behind it;
+- where several have, and there are three sources or more, all come behind a start node, a kernel
+  that does nothing;
+- nodes are added in order of the way that is left behind them, so that the longest starts first.
+
+These edges are the launch's, not the plan's, and only the outermost sequence has them: inside a
+loop's body they measured no better. A chain has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.steps import StepSequence
+
+FEWEST_SOURCES = 3  # from which a start node earns its own time
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOrder:
+    """A sequence as its nodes are added, and whether a start node comes before its sources."""
+
+    sequence: StepSequence
+    has_start: bool
+
+
+def launch_order(sequence: StepSequence) -> LaunchOrder:
+    """Return the order in which to add the nodes of `sequence`, and what to put in front."""
+    heights = _heights(sequence)
+    order = sorted(range(len(heights)), key=lambda k: (-heights[k], k))
+    position = {k: at for at, k in enumerate(order)}
+    steps = tuple(sequence.steps[k] for k in order)
+    before = [tuple(sorted(position[p] for p in sequence.predecessors[k])) for k in order]
+    first, *others = [at for at, waits in enumerate(before) if not waits] or [0]
+    if others and heights[order[others[0]]] < heights[order[first]]:
+        for source in others:
+            before[source] = (first,)
+    has_start = sum(not waits for waits in before) >= FEWEST_SOURCES
+    return LaunchOrder(StepSequence(steps, tuple(before)), has_start)
+
+
+def _heights(sequence: StepSequence) -> list[int]:
+    """Return, for each step, the steps on the longest way from it to the end."""
+    heights = [1] * len(sequence.steps)
+    for k in reversed(range(len(heights))):
+        for p in sequence.predecessors[k]:
+            heights[p] = max(heights[p], heights[k] + 1)
+    return heights
