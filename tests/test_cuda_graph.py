@@ -203,10 +203,10 @@ def test_a_loop_runs_until_its_condition_fails(fake, start):
 def test_a_known_trip_count_is_written_out(fake):
     found, exe = fake(KNOWN)
     graph = graph_of(found, exe)
-    assert exe.unrolled == ("out",)
+    assert exe.unrolled == ("out (5 rounds)",)
     assert all(n.kind != "conditional" for n in graph.nodes.values())
     assert same_bits(agree(exe, X), host(KNOWN, X))
-    assert "written out round by round: out" in exe.notes
+    assert "written out round by round: out (5 rounds)" in exe.notes
 
 
 @pytest.mark.parametrize(("wish", "loops"), [("never", 1), ("4", 1), ("5", 0), ("auto", 0)])
@@ -215,6 +215,17 @@ def test_unrolling_as_asked_for(fake, wish, loops):
     kinds = [n.kind for n in graph_of(found, exe).nodes.values()]
     assert kinds.count("conditional") == loops
     assert same_bits(agree(exe, X), host(KNOWN, X))
+
+
+@pytest.mark.parametrize("trips", [1000, 1001, 1079])
+def test_a_long_loop_gets_several_rounds_a_body(fake, trips):
+    """Two thunks a round are more than may be written out: 128 rounds a body, those over before."""
+    text = KNOWN.replace("constant(5)", f"constant({trips})").replace("add(v, v)", "negate(v)")
+    found, exe = fake(text)
+    assert exe.unrolled == (f"out (128 of {trips} rounds at a time)",)
+    assert same_bits(agree(exe, X), host(text, X))
+    kinds = [n.kind for n in graph_of(found, exe).nodes.values()]
+    assert kinds.count("conditional") == 1
 
 
 def test_unrolling_must_be_a_choice(fake):

@@ -143,8 +143,8 @@ _OPTIONS = (
         metavar="auto|N|never",
         default="auto",
         show_default=True,
-        help="On cuda, write loops of a known trip count out in the graph: short ones, those of at "
-        "most N rounds, none.",
+        help="On cuda, write loops of a known trip count out in the graph: short ones whole and "
+        "longer ones some rounds at a time, those of at most N rounds, none.",
     ),
     click.option(
         "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."

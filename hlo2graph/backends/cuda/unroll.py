@@ -1,12 +1,13 @@
-"""Loops whose trip count is known, written out round by round: no conditional node, no waiting.
+"""Loops whose trip count is known, written out: no conditional node, or one that runs less often.
 
 A WHILE node costs several times as much a round as a small kernel does. Written out, the rounds
-overlap too, as far as the bytes that they use allow: edges are built anew over all of them.
+overlap too, as far as the bytes that they use allow: edges are built anew over all of them. A loop
+too long to be written out whole gets a body of several rounds; those over stand in front of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from hlo2graph.errors import InputError
@@ -16,15 +17,20 @@ from hlo2graph.program.thunks import Conditional, Sequence, Slice, Thunk, While
 from hlo2graph.program.uses import nested
 
 AUTO_THUNKS = 1024  # in all rounds of one loop: about 10 ms to build and to instantiate
+BODY_THUNKS = 256  # in the rounds of one body: the node's own time is then a hundredth of theirs
 MOST_THUNKS = 65536  # whatever was asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Unrolling:
-    """Which loops are written out: those of at most `rounds` rounds and `thunks` thunks in all."""
+    """Which loops are written out: those of at most `rounds` rounds and `thunks` thunks in all.
+
+    The bodies of longer ones get as many rounds as fit in `body_thunks`.
+    """
 
     rounds: int
     thunks: int
+    body_thunks: int
 
     @staticmethod
     def of(text: str) -> Unrolling:
@@ -34,31 +40,39 @@ class Unrolling:
             InputError: it is none of them.
         """
         if text == "auto":
-            return Unrolling(AUTO_THUNKS, AUTO_THUNKS)
+            return Unrolling(AUTO_THUNKS, AUTO_THUNKS, BODY_THUNKS)
         if text == "never":
-            return Unrolling(-1, 0)
+            return Unrolling(-1, 0, 0)
         if text.isascii() and text.isdigit():
-            return Unrolling(int(text), MOST_THUNKS)
+            return Unrolling(int(text), MOST_THUNKS, 0)
         raise InputError(f"unroll_loops is auto, never or a number of rounds, not {text!r}")
 
-    def admits(self, loop: While[Slice], body: Sequence[Slice]) -> bool:
-        """Tell whether `loop` is written out; `body` is its body, inner loops written out."""
-        rounds = loop.trip_count
-        return (
-            rounds is not None
-            and rounds <= self.rounds
-            and rounds * max(1, count(body)) <= self.thunks
-            and not any(has_effect(t) for t in loop.condition.thunks)
-            and loop.inits == body.params == body.results == loop.results
-        )
+    def rounds_of(self, loop: While[Slice], body: Sequence[Slice]) -> int:
+        """Return how many rounds of `loop` to write out at once: all, one (so none), or between.
+
+        `body` is its body, inner loops written out.
+        """
+        if (
+            loop.trip_count is None
+            or any(has_effect(t) for t in loop.condition.thunks)
+            or not loop.inits == body.params == body.results == loop.results
+        ):
+            return 1
+        each = max(1, count(body))
+        if loop.trip_count <= self.rounds and loop.trip_count * each <= self.thunks:
+            return loop.trip_count
+        return max(1, self.body_thunks // each)
 
 
 def unrolled(
     sequence: Sequence[Slice], unrolling: Unrolling, schedule: str
 ) -> tuple[Sequence[Slice], tuple[str, ...]]:
-    """Return `sequence` with loops written out, nested ones too, and the names of those loops."""
-    names: list[str] = []
-    return _unrolled(sequence, unrolling, schedule, names), tuple(names)
+    """Return `sequence` with loops written out, nested ones too.
+
+    Also what was done, a phrase a loop.
+    """
+    writer = _Writer(unrolling, schedule, [])
+    return writer.sequence(sequence), tuple(writer.done)
 
 
 def count(sequence: Sequence[Slice]) -> int:
@@ -66,37 +80,56 @@ def count(sequence: Sequence[Slice]) -> int:
     return sum(1 + sum(count(inner) for _, inner in nested(t)) for t in sequence.thunks)
 
 
-def _unrolled(
-    sequence: Sequence[Slice], unrolling: Unrolling, schedule: str, names: list[str]
-) -> Sequence[Slice]:
-    awaited = {name for thunk in sequence.thunks for name in thunk.after}
-    thunks: list[Thunk[Slice]] = []
-    changed = False
-    for thunk in sequence.thunks:
-        match thunk:
-            case While():
-                body = _unrolled(thunk.body, unrolling, schedule, names)
-                if unrolling.admits(thunk, body) and not thunk.after and thunk.name not in awaited:
-                    changed = True
-                    names.append(thunk.name)
-                    thunks.extend(_rounds(thunk, body))
-                else:
-                    condition = _unrolled(thunk.condition, unrolling, schedule, names)
-                    thunks.append(replace(thunk, condition=condition, body=body))
-            case Conditional():
-                branches = (_unrolled(b, unrolling, schedule, names) for b in thunk.branches)
-                thunks.append(replace(thunk, branches=tuple(branches)))
-            case _:
-                thunks.append(thunk)
-    edges = build_edges(thunks, schedule=schedule) if changed else sequence.edges
-    return replace(sequence, thunks=tuple(thunks), edges=edges)
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    unrolling: Unrolling
+    schedule: str
+    done: list[str]
+
+    def sequence(self, given: Sequence[Slice]) -> Sequence[Slice]:
+        awaited = {name for thunk in given.thunks for name in thunk.after}
+        before = len(self.done)
+        thunks: list[Thunk[Slice]] = []
+        for thunk in given.thunks:
+            match thunk:
+                case While():
+                    is_free = not thunk.after and thunk.name not in awaited
+                    thunks.extend(self._loop(thunk, is_free=is_free))
+                case Conditional():
+                    branches = tuple(self.sequence(b) for b in thunk.branches)
+                    thunks.append(replace(thunk, branches=branches))
+                case _:
+                    thunks.append(thunk)
+        if len(self.done) == before:
+            return given
+        return self._with(given, thunks)
+
+    def _loop(self, loop: While[Slice], *, is_free: bool) -> Iterator[Thunk[Slice]]:
+        """Yield what stands for `loop`: all its rounds, or those over and a loop of several."""
+        condition, body = self.sequence(loop.condition), self.sequence(loop.body)
+        at_once = self.unrolling.rounds_of(loop, body)
+        if loop.trip_count == at_once and is_free:
+            self.done.append(f"{loop.name} ({at_once} rounds)")
+            yield from _rounds(loop.name, body, range(at_once))
+        elif loop.trip_count is None or at_once == 1 or not is_free:
+            yield replace(loop, condition=condition, body=body)
+        else:
+            over = loop.trip_count % at_once
+            self.done.append(f"{loop.name} ({at_once} of {loop.trip_count} rounds at a time)")
+            yield from _rounds(loop.name, body, range(over))
+            inside = self._with(body, _rounds(loop.name, body, range(over, over + at_once)))
+            times = loop.trip_count // at_once
+            yield replace(loop, condition=condition, body=inside, trip_count=times)
+
+    def _with(self, given: Sequence[Slice], thunks: Iterable[Thunk[Slice]]) -> Sequence[Slice]:
+        listed = tuple(thunks)
+        return replace(given, thunks=listed, edges=build_edges(listed, schedule=self.schedule))
 
 
-def _rounds(loop: While[Slice], body: Sequence[Slice]) -> Iterator[Thunk[Slice]]:
+def _rounds(loop: str, body: Sequence[Slice], numbers: range) -> Iterator[Thunk[Slice]]:
     """Yield the body's thunks for each round, under names of their own."""
-    assert loop.trip_count is not None
-    for number in range(loop.trip_count):
-        stem = f"{loop.name}[{number}]/"
+    for number in numbers:
+        stem = f"{loop}[{number}]/"
         for thunk in body.thunks:
             after = tuple(stem + name for name in thunk.after)
             yield replace(thunk, name=stem + thunk.name, after=after)
