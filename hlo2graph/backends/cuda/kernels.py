@@ -10,8 +10,9 @@ from hlo2graph.backends.cuda.forms import OWN_FORMS, SHARED_FORMS, Form, form_fo
 from hlo2graph.backends.cuda.forms.hero import hero_of
 from hlo2graph.backends.cuda.loop import loop_kernel
 from hlo2graph.backends.cuda.reduction import reduction_kernel, reduction_of
-from hlo2graph.backends.cuda.source import KernelSource, cpp_name, signature_of
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, KernelSource, cpp_name, signature_of
 from hlo2graph.hlo import Computation
+from hlo2graph.program.device_figures import DeviceFigures, figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
 from hlo2graph.program.uses import computing
@@ -19,13 +20,15 @@ from hlo2graph.program.uses import computing
 
 @dataclass(frozen=True, slots=True)
 class KernelKey:
-    """What a kernel's text depends on: the computation, and which results overwrite operands.
+    """What a kernel's text depends on: the computation, and where its arrays lie.
 
-    `inplace` holds the pairs (parameter, result) that share their bytes.
+    `inplace` holds the pairs (parameter, result) that share their bytes; `misaligned` the arrays
+    (p0, r1) that do not lie on whole ACCESS_BYTES, as slices of hand-written plans may.
     """
 
     computation: str
     inplace: tuple[tuple[int, int], ...]
+    misaligned: frozenset[str] = frozenset()
 
 
 def key_of(thunk: Computing[Slice]) -> KernelKey:
@@ -36,7 +39,10 @@ def key_of(thunk: Computing[Slice]) -> KernelKey:
         for r, written in enumerate(thunk.writes)
         if read == written and read.size
     )
-    return KernelKey(thunk.computation, pairs)
+    named = [(f"p{p}", read) for p, read in enumerate(thunk.reads)]
+    named += [(f"r{r}", written) for r, written in enumerate(thunk.writes)]
+    misaligned = frozenset(name for name, part in named if part.offset % ACCESS_BYTES)
+    return KernelKey(thunk.computation, pairs, misaligned)
 
 
 def kernels_of(plan: Plan, without: Container[str] = ()) -> dict[KernelKey, KernelSource]:
@@ -46,20 +52,21 @@ def kernels_of(plan: Plan, without: Container[str] = ()) -> dict[KernelKey, Kern
     """
     found: dict[KernelKey, KernelSource] = {}
     taken: set[str] = set()
+    device = figures_for(plan.target)
     for thunk in computing(plan.body):
         by_library = isinstance(thunk, Library) and thunk.computation in without
         if not by_library and key_of(thunk) not in found:
             name = cpp_name(thunk.name, taken)
-            found[key_of(thunk)] = kernel_source(name, key_of(thunk), plan.computations)
+            found[key_of(thunk)] = kernel_source(name, key_of(thunk), plan.computations, device)
     return found
 
 
 def kernel_source(
-    name: str, key: KernelKey, computations: Mapping[str, Computation]
+    name: str, key: KernelKey, computations: Mapping[str, Computation], device: DeviceFigures
 ) -> KernelSource:
     """Return the kernel for one computation, in the form that fits its root."""
     computation = computations[key.computation]
-    signature = signature_of(name, computation)
+    signature = signature_of(name, computation, device, key.misaligned)
     with deep_walks(computation, computations):
         if own := form_for(computation, computations, signature, key.inplace):
             return OWN_FORMS[own[0]](own[1])

@@ -1,17 +1,20 @@
-"""The loop form: one thread an element of the result, by the element rules alone."""
+"""The loop form: each thread computes an element of the result by the element rules alone.
+
+In large arrays it computes several that lie side by side, see widen.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import prod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
+from hlo2graph.backends.cuda.widen import THREADS, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
+from hlo2graph.ops.device import Expr
 from hlo2graph.ops.device_shaping import clamped
-
-THREADS = 256
 
 
 def loop_kernel(
@@ -25,38 +28,75 @@ def loop_kernel(
     Leaves of the same dimensions share one pass; others follow it, each in a pass of its own. Of a
     dynamic-update-slice in place, the pass is over the update only.
     """
-    root = computation.result
-    leaves = tuple(root.shape.leaves())
+    leaves = signature.results
     updates = dict(_updates(computation, inplace))
     passes: dict[tuple[int, ...], list[int]] = {}
     for number, leaf in enumerate(leaves):
         if number not in updates:
             passes.setdefault(leaf.dims, []).append(number)
-    counts = [prod(dims) for dims in passes]
-    counts += [_update_shape(computation, update).elements for update in updates.values()]
-    most = max(counts)
     emitter = ElementEmitter(computations, signature.index_type)
     position = f"{emitter.block_index} * {THREADS} + threadIdx.x"
     emitter.line(f"const {emitter.index_type} thread = {position};")
-    for dims, numbers in passes.items():
-        count = Shape(leaves[numbers[0]].dtype, dims).elements
-        with emitter.block(f"if (thread < {count})"):
-            _elements(emitter, computation, leaves, numbers)
+    writer = _Passes(emitter, signature)
+    for numbers in passes.values():
+        write = partial(_elements, emitter, computation, leaves, numbers)
+        writer.write([leaves[number] for number in numbers], write)
     for number, update in updates.items():
-        shape = _update_shape(computation, update)
-        with emitter.block(f"if (thread < {shape.elements})"):
-            _update(emitter, computation, update, number, leaves[number])
-    text = signature.declare(emitter.needed_lines(), THREADS)
-    return KernelSource(signature.name, text, blocks_for(most, THREADS), THREADS)
+        write = partial(_update, emitter, computation, update, number, leaves[number])
+        writer.write([_update_shape(computation, update)], write)
+    text = signature.declare(emitter.needed_lines(), THREADS, wide=writer.wide)
+    return KernelSource(signature.name, text, blocks_for(writer.threads, THREADS), THREADS)
+
+
+class _Passes:
+    """Writes passes over elements: each thread takes one, or several that lie side by side."""
+
+    def __init__(self, emitter: ElementEmitter, signature: Signature) -> None:
+        self._emitter, self._signature = emitter, signature
+        self.threads = 0  # that the passes need
+        self.wide = False
+
+    def write(self, results: Sequence[Shape], element: Callable[[Expr], None]) -> None:
+        """Write a pass over arrays of the same dimensions; `element` writes that of a number."""
+        emit, count = self._emitter, results[0].elements
+        found = self._widened(results, element) if lanes_for(self._signature, results) > 1 else None
+        if found is None:
+            self.threads = max(self.threads, count)
+            with emit.block(f"if (thread < {count})"):
+                element("thread")
+            return
+        lanes, lines = found
+        whole, rest = divmod(count, lanes)
+        self.threads, self.wide = max(self.threads, whole + rest), True
+        with emit.block(f"if (thread < {whole})"):
+            emit.line(f"const {emit.index_type} first = thread * {lanes};")
+            emit.lines += lines
+        if rest:
+            with emit.block(f"else if (thread < {whole + rest})"):
+                emit.line(f"const {emit.index_type} last = thread + {whole * (lanes - 1)};")
+                element("last")
+
+    def _widened(
+        self, results: Sequence[Shape], element: Callable[[Expr], None]
+    ) -> tuple[int, list[str]] | None:
+        emit, mark = self._emitter, len(self._emitter.lines)
+        with emit.block("if (true)"):  # for its scope: what is known in it is forgotten
+            element("first")
+        body = emit.places.needed(emit.lines[mark + 1 : -1])
+        del emit.lines[mark:]
+        return widened(body, "first", self._signature, results)
 
 
 def _elements(
-    emitter: ElementEmitter, computation: Computation, leaves: tuple[Shape, ...], numbers: list[int]
+    emitter: ElementEmitter,
+    computation: Computation,
+    leaves: tuple[Shape, ...],
+    numbers: list[int],
+    linear: Expr,
 ) -> None:
     """Compute one element of the leaves `numbers`, all of one set of dimensions, and store it."""
-    shape = leaves[numbers[0]]
-    index = emitter.element_at("thread", shape)
-    emitter.enter(computation, None)
+    index = emitter.element_at(linear, leaves[numbers[0]])
+    emitter.enter(computation)
     found = [emitter.leaf(computation.root, number, index) for number in numbers]
     emitter.leave()
     for number, value in zip(numbers, found, strict=True):
@@ -95,10 +135,11 @@ def _update(
     update: Instruction,
     number: int,
     result: Shape,
+    linear: Expr,
 ) -> None:
     """Compute one element of an update and store it where it belongs in the result."""
     shape = _update_shape(computation, update)
-    index = emitter.element_at("thread", shape)
+    index = emitter.element_at(linear, shape)
     emitter.enter(computation)
     starts = clamped(emitter.operands_of(update), 2, result, shape.dims)
     value = emitter.leaf(update.operands[1], 0, index)

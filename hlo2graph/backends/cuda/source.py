@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.hlo import Computation, Shape
+from hlo2graph.program.device_figures import DeviceFigures
 
 HEADER = "hlo2graph.cuh"
 MOST_BLOCKS = 2**31 - 1
 SHARED_BYTES = 48 * 1024  # that a block may declare
+ACCESS_BYTES = 16  # of the widest access a thread makes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +23,30 @@ class Signature:
     parameters: tuple[Shape, ...]
     results: tuple[Shape, ...]
     most_elements: int  # of any array on the way from one to the other
+    device: DeviceFigures
+    misaligned: frozenset[str] = frozenset()  # of p0, ..., r0, ...: not on whole ACCESS_BYTES
 
-    def declare(self, body: Sequence[str], threads: int) -> str:
-        """Return the whole definition around the lines of `body`."""
+    def declare(self, body: Sequence[str], threads: int, *, wide: bool = False) -> str:
+        """Return the whole definition around the lines of `body`.
+
+        `wide` says that it has straight-line accesses of neighbouring elements. The compiler is
+        told which arrays are aligned, so that it can make one access of several.
+        """
+        body = [*self._alignment(), *body] if wide else body
         arguments = [f"const {storage_type(s.dtype)}* p{k}" for k, s in enumerate(self.parameters)]
         arguments += [f"{storage_type(s.dtype)}* r{k}" for k, s in enumerate(self.results)]
         head = f'extern "C" __global__ void __launch_bounds__({threads})\n{self.name}('
         return head + ", ".join(arguments) + ") {\n" + "\n".join(body) + "\n}\n"
+
+    def _alignment(self) -> list[str]:
+        arrays = [(f"p{k}", "const ", s) for k, s in enumerate(self.parameters)]
+        arrays += [(f"r{k}", "", s) for k, s in enumerate(self.results)]
+        return [
+            f"  {name} = ({const}{storage_type(shape.dtype)}*)"
+            f"__builtin_assume_aligned({name}, {ACCESS_BYTES});"
+            for name, const, shape in arrays
+            if name not in self.misaligned and shape.elements > 1
+        ]
 
     @property
     def index_type(self) -> str:
@@ -46,14 +65,20 @@ class KernelSource:
     shared_bytes: int = 0  # dynamic shared memory
 
 
-def signature_of(name: str, computation: Computation) -> Signature:
+def signature_of(
+    name: str,
+    computation: Computation,
+    device: DeviceFigures,
+    misaligned: frozenset[str] = frozenset(),
+) -> Signature:
     """Return the signature for a computation of array parameters."""
     parameters = []
     for parameter in computation.parameters:
         assert isinstance(parameter.shape, Shape)
         parameters.append(parameter.shape)
     most = max(leaf.elements for i in computation.instructions for leaf in i.shape.leaves())
-    return Signature(name, tuple(parameters), tuple(computation.result.shape.leaves()), most)
+    results = tuple(computation.result.shape.leaves())
+    return Signature(name, tuple(parameters), results, most, device, misaligned)
 
 
 def blocks_for(elements: int, threads: int) -> tuple[int, int, int]:

@@ -9,3 +9,4 @@
 #include "random.cuh"
 #include "cooperate.cuh"
 #include "sort.cuh"
+#include "branch.cuh"

@@ -71,15 +71,10 @@ typedef NarrowFloat<4, 3, 8, UNSIGNED0> f8e4m3fnuz;
 typedef NarrowFloat<5, 2, 15, IEEE> f8e5m2;
 typedef NarrowFloat<5, 2, 16, UNSIGNED0> f8e5m2fnuz;
 
-struct f8e8m0fnu {
-  u8 bits;
-};
-struct f16 {
-  u16 bits;
-};
-struct bf16 {
-  u16 bits;
-};
+// No structs: the compiler makes one access of neighbouring scalars, but not of neighbouring structs.
+enum class f8e8m0fnu : u8 {};
+enum class f16 : u16 {};
+enum class bf16 : u16 {};
 
 // ---- compute types ----------------------------------------------------------------------------
 
@@ -171,10 +166,9 @@ __device__ inline u16 nan_f16(f32 x) {
 
 __device__ inline u16 encode_f16(f32 x) {
 #ifdef __CUDA_ARCH__
-  if (x != x) return nan_f16(x);
   u16 h;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-  return h;
+  return x != x ? nan_f16(x) : h;
 #else
   if (x != x) return nan_f16(x);
   u32 b = bits_as<u32>(x), magnitude = b & 0x7fffffffu, sign = (b >> 16) & 0x8000u;
@@ -186,10 +180,9 @@ __device__ inline u16 encode_f16(f32 x) {
 __device__ inline f32 decode_f16(u16 h) {
   u32 sign = (u32)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
 #ifdef __CUDA_ARCH__
-  if (exponent == 31 && mantissa) return bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
-  f32 x;
+  f32 x, nan = bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
-  return x;
+  return exponent == 31 && mantissa ? nan : x;
 #else
   if (exponent == 31) return bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent == 0) return bits_as<f32>(sign | bits_as<u32>((f32)mantissa * bits_as<f32>(0x33800000u)));
@@ -200,11 +193,11 @@ __device__ inline f32 decode_f16(u16 h) {
 // ---- load and store ---------------------------------------------------------------------------
 
 template <class T> __device__ inline T load(T x) { return x; }
-__device__ inline f32 load(bf16 x) { return bits_as<f32>((u32)x.bits << 16); }
-__device__ inline f32 load(f16 x) { return decode_f16(x.bits); }
+__device__ inline f32 load(bf16 x) { return bits_as<f32>((u32)x << 16); }
+__device__ inline f32 load(f16 x) { return decode_f16((u16)x); }
 __device__ inline f32 load(f8e8m0fnu x) {
-  if (x.bits == 255) return bits_as<f32>(0x7fc00000u);
-  return x.bits == 0 ? bits_as<f32>(0x00400000u) : bits_as<f32>((u32)x.bits << 23);
+  if ((u8)x == 255) return bits_as<f32>(0x7fc00000u);
+  return (u8)x == 0 ? bits_as<f32>(0x00400000u) : bits_as<f32>((u32)x << 23);
 }
 template <int E, int M, int B, Special S>
 __device__ inline f32 load(NarrowFloat<E, M, B, S> x) { return decode_narrow<E, M, B, S>(x.bits); }

@@ -1,0 +1,201 @@
+"""Code for one element made code for V elements that lie side by side: V lanes in one thread.
+
+Every statement that differs between lanes is written once a lane, one behind the other, so that
+the compiler finds V loads, or V stores, at consecutive places and makes one access of them. What
+is the same in all lanes stays as it is. A branch whose lanes agree stays one branch: the edge of a
+concatenate or a pad at a multiple of V parts no lanes. The others are written once a lane.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hlo2graph.backends.cuda.lane_values import NAME, LaneNames
+
+_DECLARATION = re.compile(
+    r"(?:static )?(?P<const>const )?(?P<type>[\w:<>, ]*?[\w>]) (?P<name>\w+)(?:\[\w*\])? "
+    r"= (?P<value>.*);$"
+)
+_ASSIGNMENT = re.compile(r"(?:if \(.*?\) )?(?P<name>\w+) [-+*/|&^]?= .*;$")
+_STORE = re.compile(r"(r\d+)\[(.*?)\] = .*;$")
+_LOAD = re.compile(r"hlo::load\((p\d+)\[([^\]]*)\]\)")
+_NARROW_LOAD = re.compile(r"const float (\w+) = hlo::load\((p\d+\[[^\]]*\])\);$")
+_NARROW_STORE = re.compile(r"(r\d+)\[(.*?)\] = (hlo::Store<hlo::(?:bf16|f16|f8\w+|f4\w+)>.*);$")
+_BRACKETED = re.compile(r"\[\((\w+ [-+] \d+)\)\]")
+_INTEGERS = ("int", "long long")
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """`head {`, the nodes inside, and `}`."""
+
+    head: str
+    body: tuple[_Node, ...]
+
+
+_Node: TypeAlias = "str | _Block"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load or store. It merges where one access serves all lanes."""
+
+    array: str  # p0, r0, ...
+    merges: bool
+
+
+class Lanes:
+    """The body of a kernel for `count` lanes: `lines`, and the `accesses` they make.
+
+    Lane k computes element `first + k`, where `first` is a multiple of `count`.
+    """
+
+    def __init__(self, body: Sequence[str], first: str, count: int) -> None:
+        """Take the lines for the element of number `first`."""
+        self.accesses: list[Access] = []
+        self.lines: list[str] = []
+        self._count = count
+        self._by_thread = re.compile(rf"\b{first} ([/%]) (\d+)\b")
+        self._mutable: set[str] = set()  # variables that differ after some assignment
+        margin = body[0][: -len(body[0].lstrip())]
+        nodes = tuple(_parsed(iter([line.strip() for line in body])))
+        known = -1
+        while known != len(self._mutable):  # what a loop assigns differs from its start on
+            known = len(self._mutable)
+            self._names = LaneNames(count, first)
+            self.accesses.clear()
+            self.lines = [margin + line for line in self._several(nodes)]
+
+    def _several(self, nodes: Sequence[_Node]) -> Iterator[str]:
+        for chain in _chains(nodes):
+            if isinstance(chain[0], str):
+                yield from self._statement(chain[0])
+            else:
+                yield from self._chain([b for b in chain if isinstance(b, _Block)])
+
+    def _statement(self, text: str) -> Iterator[str]:
+        self._note_accesses(text)
+        if declared := _DECLARATION.match(text):
+            yield from self._declaration(text, declared)
+            return
+        differs = self._names.differ(text)
+        if differs and (assigned := _ASSIGNMENT.match(text)):
+            self._mutable.add(assigned["name"])
+        else:
+            assert not differs or _STORE.match(text), text
+        yield from self._each(text) if differs else [text]
+
+    def _declaration(self, text: str, declared: re.Match[str]) -> Iterator[str]:
+        name, value = declared["name"], self._names.evaluate(declared["value"])
+        if declared["type"] not in _INTEGERS and value is not None and value.step:
+            value = None  # of a type that may wrap or round
+        if not declared["const"] and (value is None or value.step):
+            self._mutable.add(name)
+        if name in self._mutable:
+            value = None
+        self._names[name] = value
+        yield from self._each(text) if value is None else [self._by_thread.sub(self._shared, text)]
+
+    def _shared(self, match: re.Match[str]) -> str:
+        """Count in whole threads: the compiler then knows that a remainder is a multiple of V."""
+        sign, divisor, count = match[1], int(match[2]), self._count
+        if divisor % count:
+            return match[0]
+        return f"thread {sign} {divisor // count}" + (f" * {count}" if sign == "%" else "")
+
+    def _chain(self, chain: Sequence[_Block]) -> Iterator[str]:
+        """Write an if with its elses, or a loop: once where the lanes agree on every head."""
+        if all(self._names.agree(block.head) for block in chain):
+            for number, block in enumerate(chain):
+                yield f"{block.head} {{"
+                yield from (f"  {line}" for line in self._several(block.body))
+                if len(chain) > 1:
+                    yield f"  hlo::branch_end<{number}>();"
+                yield "}"
+            return
+        lines = [line for block in chain for line in _written(block)]
+        inner = {m["name"] for line in lines if (m := _DECLARATION.match(line.lstrip()))}
+        for line in lines:
+            assigned = _ASSIGNMENT.match(line.lstrip())
+            if assigned and assigned["name"] not in inner:
+                self._mutable.add(assigned["name"])
+            self.accesses += [Access(array, merges=False) for array, _ in _LOAD.findall(line)]
+        for lane in range(self._count):
+            yield from (self._of_lane(line, lane, inner) for line in lines)
+
+    def _each(self, text: str) -> Iterator[str]:
+        for part in self._parts(text):
+            yield from (self._of_lane(part, lane) for lane in range(self._count))
+
+    def _parts(self, text: str) -> tuple[str, ...]:
+        """Part the access of a narrow float from its conversion, which would part the lanes'."""
+        if loaded := _NARROW_LOAD.match(text):
+            name, place = loaded.groups()
+            self._names[f"{name}_raw"] = None
+            return (
+                f"const auto {name}_raw = {place};",
+                f"const float {name} = hlo::load({name}_raw);",
+            )
+        if stored := _NARROW_STORE.match(text):
+            result, place, value = stored.groups()
+            self._names[f"{result}_raw"] = None
+            return f"const auto {result}_raw = {value};", f"{result}[{place}] = {result}_raw;"
+        return (text,)
+
+    def _of_lane(self, text: str, lane: int, inner: Set[str] = frozenset()) -> str:
+        """Return a line as one lane has it; `inner` are locals of its own."""
+
+        def replaced(match: re.Match[str]) -> str:
+            name = match[0]
+            if name in inner:
+                return name
+            value = self._names[name]
+            if value is None:
+                return f"{name}_{lane}"
+            far = value.step * lane
+            return f"({name} {'-' if far < 0 else '+'} {abs(far)})" if far else name
+
+        return _BRACKETED.sub(r"[\1]", NAME.sub(replaced, text)) if lane else text
+
+    def _note_accesses(self, text: str) -> None:
+        found = _LOAD.findall(text)
+        if stored := _STORE.match(text):
+            found.append(stored.groups())
+        for array, place in found:
+            value = self._names.evaluate(place)
+            merges = value is not None and (
+                value.step == 0 or (value.step == 1 and value.multiple % self._count == 0)
+            )
+            self.accesses.append(Access(array, merges))
+
+
+def _parsed(lines: Iterator[str]) -> Iterator[_Node]:
+    """Take lines up to the end of a block, or of all, as a tree."""
+    for line in lines:
+        if line == "}":
+            return
+        yield _Block(line[:-2], tuple(_parsed(lines))) if line.endswith(" {") else line
+
+
+def _chains(nodes: Sequence[_Node]) -> list[list[_Node]]:
+    """Part nodes into single ones and ifs with their elses."""
+    found: list[list[_Node]] = []
+    for node in nodes:
+        if isinstance(node, _Block) and node.head.startswith("else"):
+            found[-1].append(node)
+        else:
+            found.append([node])
+    return found
+
+
+def _written(node: _Node) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+        return
+    yield f"{node.head} {{"
+    for inner in node.body:
+        yield from (f"  {line}" for line in _written(inner))
+    yield "}"

@@ -1,0 +1,80 @@
+"""How many neighbouring elements a thread of a loop computes, and their code.
+
+As many as fill accesses of 16 bytes, where every multiprocessor keeps a block, most of the accesses
+merge, and the values of all lanes fit into registers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hlo2graph.backends.cuda.lanes import Lanes
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
+from hlo2graph.hlo import Shape
+
+THREADS = 256
+MOST_VALUES = 96  # alive at once in a thread
+MOST_LINES = 4000
+FEW = 4  # an array of fewer elements than a quarter of the results is left out of account
+_VALUE = re.compile(r"\b[vm]\d+(?:_\d+)?\b")
+
+
+def lanes_for(signature: Signature, results: Sequence[Shape]) -> int:
+    """Return how many elements of `results`, all of the same dimensions, suit a thread."""
+    count = results[0].elements
+    read = [s.dtype.size for s in signature.parameters if s.elements * FEW >= count]
+    lanes = max(1, ACCESS_BYTES // max(*read, *(s.dtype.size for s in results), 1))
+    while read and lanes * sum(read) < ACCESS_BYTES:
+        lanes *= 2
+    while lanes > 1 and count // lanes < signature.device.multiprocessors * THREADS:
+        lanes //= 2
+    return lanes
+
+
+def widened(
+    body: Sequence[str], first: str, signature: Signature, results: Sequence[Shape]
+) -> tuple[int, list[str]] | None:
+    """Return how many lanes suit the body that computes element `first`, and its lines for them.
+
+    None where one element a thread is as good.
+    """
+    lanes = lanes_for(signature, results)
+    while lanes > 1 and lanes * len(body) > MOST_LINES:
+        lanes //= 2
+    while lanes > 1:
+        wide = Lanes(body, first, lanes)
+        if not _mostly_merges(wide, signature, results[0].elements):
+            return None
+        if _most_alive(wide.lines) <= MOST_VALUES:
+            return lanes, wide.lines
+        lanes //= 2
+    return None
+
+
+def _mostly_merges(wide: Lanes, signature: Signature, count: int) -> bool:
+    """Tell whether at least half of the accesses of large arrays take all lanes at once."""
+    large = {f"p{k}" for k, s in enumerate(signature.parameters) if s.elements * FEW >= count}
+    found = [
+        access.merges and access.array not in signature.misaligned
+        for access in wide.accesses
+        if access.array in large or access.array.startswith("r")
+    ]
+    return 2 * sum(found) >= len(found)
+
+
+def _most_alive(lines: Sequence[str]) -> int:
+    """Return how many values are alive at once, from first to last mention in the text."""
+    ends: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        for name in _VALUE.findall(line):
+            ends.setdefault(name, [at, at])[1] = at
+    changes = [0] * (len(lines) + 1)
+    for first, last in ends.values():
+        changes[first] += 1
+        changes[last] -= 1
+    alive = most = 0
+    for change in changes:
+        alive += change
+        most = max(most, alive)
+    return most
