@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hlo2graph.errors import UnsupportedError, VerifyError
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module, TupleShape
 from hlo2graph.hlo.module import CALLING_ATTRS
-from hlo2graph.ops import OPS
+from hlo2graph.ops.effects import has_effect
 
 MOST_INSTRUCTIONS = 1_000_000  # a module may have once its calls are inlined
 
@@ -72,14 +72,6 @@ def is_inlined(computation: Computation, instr: Instruction) -> bool:
     return instr.opcode in _INLINED or (
         instr.opcode == "fusion"
         and any(isinstance(computation[o].shape, TupleShape) for o in instr.operands)
-    )
-
-
-def has_effect(instr: Instruction) -> bool:
-    """Tell whether `instr` itself, whatever it calls, has a side effect."""
-    spec = OPS.get(instr.opcode)
-    return (spec is not None and spec.effect) or (
-        instr.attrs.get("custom_call_has_side_effect") is True
     )
 
 

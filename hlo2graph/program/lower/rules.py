@@ -11,12 +11,13 @@ import numpy as np
 from hlo2graph.hlo import AnyShape, Instruction, Literal, Module, Shape, TupleShape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.custom_call import less_workspace
+from hlo2graph.ops.effects import has_effect
 from hlo2graph.ops.one_device import among_one, sends_nothing, why_not, with_devices
 from hlo2graph.ops.spec import Lowering
-from hlo2graph.program.lower.calls import called, has_effect, is_inlined, part_range
+from hlo2graph.ops.views import is_view, same_order
+from hlo2graph.program.lower.calls import called, is_inlined, part_range
 from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names
 from hlo2graph.program.lower.sequence import Builder, Frame, metadata
-from hlo2graph.program.lower.views import is_view, same_order
 from hlo2graph.program.thunks import Collective, Copy, Fill, Kernel, Value
 
 Rule: TypeAlias = Callable[[Builder, Frame, Instruction], "Leaves | Frame"]

@@ -12,11 +12,11 @@ from itertools import count
 
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Literal, Module, Shape
+from hlo2graph.ops.views import same_order
 from hlo2graph.program import thunks
 from hlo2graph.program.lower.calls import Calls
 from hlo2graph.program.lower.kernels import KernelPool
 from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names, viewed
-from hlo2graph.program.lower.views import same_order
 from hlo2graph.program.thunks import Kernel, Thunk, Value
 from hlo2graph.program.uses import writes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo2graph.hlo import Instruction, Shape
+from hlo2graph.hlo import AnyShape, Instruction, Shape
 
 
 def is_view(instr: Instruction, operand: Shape) -> bool:
@@ -35,6 +35,13 @@ def is_view(instr: Instruction, operand: Shape) -> bool:
 def same_order(a: Shape, b: Shape) -> bool:
     """Tell whether two layouts of the same dimensions put each element at the same place."""
     return a.minor_to_major == b.minor_to_major or _order(a) == _order(b)
+
+
+def same_places(a: AnyShape, b: AnyShape) -> bool:
+    """Tell whether arrays, or tuples of arrays, of the two shapes are the same bytes."""
+    if isinstance(a, Shape) and isinstance(b, Shape):
+        return a.compatible(b) and same_order(a, b)
+    return a.compatible(b) and all(map(same_order, a.leaves(), b.leaves()))
 
 
 def _order(shape: Shape) -> list[int]:

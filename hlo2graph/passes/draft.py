@@ -1,0 +1,202 @@
+"""A computation while it is being rewritten: instructions by name, and who uses them.
+
+A draft keeps no order. `done` gives the computation back with each instruction behind what it
+depends on, survivors in the order they were written in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hlo2graph.hlo import (
+    AnyShape,
+    Attribute,
+    Computation,
+    Instruction,
+    Literal,
+    Shape,
+    TupleShape,
+)
+from hlo2graph.ops.effects import has_effect
+
+_NONE: dict[str, None] = {}
+
+
+class Draft:
+    """The instructions of one computation, changed in place.
+
+    `held` are the instructions that control dependencies tie, in either role: they stay.
+    `touched` collects, in order, whose operands or users have changed.
+    """
+
+    def __init__(
+        self,
+        computation: Computation,
+        computations: Mapping[str, Computation],
+        effects: frozenset[str],
+    ) -> None:
+        self.computation = computation
+        self.computations = computations  # all that can be called
+        self.root = computation.root
+        self.instructions = {i.name: i for i in computation.instructions}
+        self.users: dict[str, dict[str, None]] = {}
+        self.held: set[str] = set()
+        self.touched: dict[str, None] = {}
+        self._effects = effects  # computations with side effects
+        self._numbers: dict[str, int] = {}
+        for instr in computation.instructions:
+            for operand in instr.operands:
+                self.users.setdefault(operand, {})[instr.name] = None
+            if "control-predecessors" in instr.attrs:
+                self.held |= {instr.name, *_names(instr.attrs["control-predecessors"])}
+        for instr in reversed(computation.instructions):
+            self.drop_if_dead(instr.name)
+
+    def __getitem__(self, name: str) -> Instruction:
+        return self.instructions[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.instructions
+
+    def operands(self, instr: Instruction) -> list[Instruction]:
+        """Return the instructions that `instr` reads."""
+        return [self.instructions[o] for o in instr.operands]
+
+    def shape(self, name: str) -> Shape:
+        """Return the shape of an array."""
+        shape = self.instructions[name].shape
+        assert isinstance(shape, Shape)
+        return shape
+
+    def users_of(self, name: str) -> list[Instruction]:
+        """Return the instructions that read `name`."""
+        return [self.instructions[u] for u in self.users.get(name, _NONE)]
+
+    def is_pure(self, instr: Instruction) -> bool:
+        """Tell whether `instr` only gives a value, so that it may be left out or moved."""
+        return (
+            instr.opcode != "parameter"
+            and instr.name not in self.held
+            and not has_effect(instr)
+            and not (self._effects and any(c in self._effects for c in instr.called()))
+        )
+
+    def add(
+        self,
+        like: Instruction,
+        opcode: str,
+        shape: AnyShape,
+        operands: Sequence[str] = (),
+        attrs: Mapping[str, Attribute] | None = None,
+        payload: int | Literal | None = None,
+    ) -> str:
+        """Add an instruction that comes of `like`, whose place in the source it has."""
+        name = self.fresh(f"{like.name}.{opcode}")
+        made = Instruction(
+            name, opcode, shape, tuple(operands), _with_source(attrs, like), payload, like.span
+        )
+        self.instructions[name] = made
+        self._use(made)
+        self.touched[name] = None
+        return name
+
+    def become(self, name: str, made: Instruction) -> None:
+        """Put `made`, of the same name and shape, into the place of an instruction."""
+        before = self.instructions[name]
+        assert made.name == name
+        self.instructions[name] = made
+        self._use(made)
+        self.touched[name] = None
+        self.touched.update(self.users.get(name, _NONE))
+        self._release(before, set(made.operands))
+
+    def redirect(self, name: str, value: str) -> None:
+        """Let all who read `name` read `value` instead, and drop `name`."""
+        for user in tuple(self.users.pop(name, _NONE)):
+            reader = self.instructions[user]
+            operands = tuple(value if o == name else o for o in reader.operands)
+            self.instructions[user] = replace(reader, operands=operands)
+            self.users.setdefault(value, {})[user] = None
+            self.touched[user] = None
+        if self.root == name:
+            self.root = value
+        self.touched[value] = None
+        self.drop_if_dead(name)
+
+    def drop_if_dead(self, name: str) -> None:
+        """Drop an instruction that nothing needs, and then what it alone needed."""
+        pending = [name]
+        while pending:
+            name = pending.pop()
+            instr = self.instructions.get(name)
+            if instr is None or self.users.get(name) or name == self.root:
+                continue
+            if not self.is_pure(instr):
+                continue
+            del self.instructions[name]
+            self.users.pop(name, None)
+            self.touched.pop(name, None)
+            for operand in dict.fromkeys(instr.operands):
+                self.users[operand].pop(name)
+                self.touched[operand] = None
+                pending.append(operand)
+
+    def fresh(self, stem: str) -> str:
+        """Return a name like `stem` that no instruction has."""
+        name, count = stem, self._numbers.get(stem, 0)
+        while name in self.instructions:
+            count += 1
+            name = f"{stem}.{count}"
+        self._numbers[stem] = count
+        return name
+
+    def done(self) -> Computation:
+        """Return the computation."""
+        ordered: dict[str, Instruction] = {}
+        for name in self.instructions:
+            stack = [name]
+            while stack:
+                top = stack[-1]
+                missing = [n for n in self._before(self.instructions[top]) if n not in ordered]
+                if top in ordered or not missing:
+                    ordered.setdefault(stack.pop(), self.instructions[top])
+                else:
+                    stack += reversed(missing)
+        return replace(self.computation, instructions=tuple(ordered.values()), root=self.root)
+
+    def _before(self, instr: Instruction) -> Iterable[str]:
+        if instr.name not in self.held:
+            return instr.operands
+        return (*instr.operands, *_names(instr.attrs.get("control-predecessors", ())))
+
+    def _use(self, instr: Instruction) -> None:
+        for operand in instr.operands:
+            self.users.setdefault(operand, {})[instr.name] = None
+
+    def _release(self, reader: Instruction, still: set[str]) -> None:
+        """Note that `reader` no longer reads its operands, but for those in `still`."""
+        for operand in dict.fromkeys(reader.operands):
+            if operand not in still:
+                self.users[operand].pop(reader.name)
+                self.touched[operand] = None
+                self.drop_if_dead(operand)
+
+
+def is_settled(shape: AnyShape) -> bool:
+    """Tell whether no size in `shape` is left to run time."""
+    if isinstance(shape, TupleShape):
+        return all(map(is_settled, shape.parts))
+    return not shape.dynamic and min(shape.dims, default=0) >= 0
+
+
+def _with_source(attrs: Mapping[str, Attribute] | None, like: Instruction) -> dict[str, Attribute]:
+    kept: dict[str, Attribute] = dict(attrs or {})
+    if "metadata" in like.attrs:
+        kept.setdefault("metadata", like.attrs["metadata"])
+    return kept
+
+
+def _names(held: Attribute) -> Iterator[str]:
+    assert isinstance(held, tuple)
+    return (name for name in held if isinstance(name, str))
