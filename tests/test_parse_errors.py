@@ -60,7 +60,7 @@ def entry(*lines: str) -> str:
         (["  y = f32[4] negate(%q)"], 3, 22, "no instruction here is named q"),
         (["  y = f32[4] negate(f32[5] %x)"], 3, 21, "operand x is said to be f32[5]"),
         (["  y = f32[4] negate(x),", "      to_aply=f"], 4, 7, "negate has no attribute to_aply"),
-        (["  y = f32[9,4] broadcast(x), dimensions={ 1, a }"], 3, 41, "expected an integer"),
+        (["  y = f32[9,4] broadcast(x), dimensions={ 1, a }"], 3, 46, "expected an integer"),
         (["  c = s32[2]{0} constant({1,", "    -2147483649})"], 4, 5, "'-2147483649' is out of"),
         (["  c = f32[2,2] constant({{1, 2}, {3, 4x}})"], 3, 38, "expected a number of type f32"),
         (["  y = (f32[4], f31[4]) tuple(x, x)"], 3, 16, "unknown element type f31"),

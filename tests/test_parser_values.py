@@ -66,7 +66,7 @@ def test_literals(shape: str, literal: str, expected: object) -> None:
     [
         ("f32[3]", "{nan, -nan, -0.0}", "7fc00000 ffc00000 80000000"),
         ("f32[2]", "{nan(0x1), -nan(0x7fffff)}", "7f800001 ffffffff"),
-        ("f16[2]", "{nan(0x1), -0}", "7c01 8000"),
+        ("f16[3]", "{nan(0x1), -0.0, -0}", "7c01 8000 0000"),
         ("bf16[2]", "{-nan, nan(0x7f)}", "ffc0 7fff"),
         ("f64[1]", "{nan(0xdeadbeef)}", "7ff00000deadbeef"),
         ("f8e5m2[2]", "{nan, -nan(0x1)}", "7e fd"),
@@ -165,7 +165,8 @@ def test_multiline_json() -> None:
 
 def test_aliases() -> None:
     header = "HloModule m, input_output_alias={ {0}: (1, {}), {1,0}: (2, {3}, must-alias) }\n"
-    module = parse(header + "ENTRY e { x = f32[] parameter(0) }")
+    body = "ENTRY e { x = (f32[], (f32[], f32[])) parameter(0) }"
+    module = parse(header + body)
     assert io_aliases(module) == (IoAlias((0,), 1), IoAlias((1, 0), 2, (3,), must=True))
     assert io_aliases(entry()) == ()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hlo2graph.errors import Note, ParseError, Source, Span
 from hlo2graph.frontend.context import Context, Scope
-from hlo2graph.frontend.header import read_header
-from hlo2graph.frontend.instructions import InstructionReader, is_reserved
-from hlo2graph.frontend.lexer import Region
+from hlo2graph.frontend.header import entry_layout, read_header
+from hlo2graph.frontend.instructions import InstructionReader
+from hlo2graph.frontend.lexer import Region, is_instruction
+from hlo2graph.frontend.names import check_name
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.signature import result_shape
 from hlo2graph.frontend.syntax import (
@@ -17,11 +18,14 @@ from hlo2graph.frontend.syntax import (
     ModuleNode,
     NestedNode,
     read_computations,
+    read_instruction,
     read_module,
 )
+from hlo2graph.frontend.tables import check_tables
 from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import read_value
-from hlo2graph.hlo import Computation, Instruction, Module
+from hlo2graph.hlo import AnyShape, Computation, Instruction, Module, TupleShape
+from hlo2graph.hlo.aliases import parse_aliases
 
 _DEEPEST = 32
 
@@ -49,11 +53,10 @@ class ComputationReader:
         if known:
             note = Note("defined here", known.span)
             self.context.refuse(f"a second computation is named {name}", node.name, note)
-        if is_reserved(self.context, node.name):
-            self.context.refuse(f"{name} is a word of the language and no name", node.name)
+        check_name(node.name, self.context)
         computation = Computation(
             name,
-            *self._body(node.instructions),
+            *self.body(node.instructions),
             self._thread(node.attributes),
             self.context.span(node.name),
         )
@@ -68,14 +71,19 @@ class ComputationReader:
         name = self.context.unused(wanted)
         span = self.context.span(node.name)
         self.context.computations[name] = Computation(
-            name, *self._body(node.instructions), span=span
+            name, *self.body(node.instructions), span=span
         )
         self._depth -= 1
         return name
 
-    def _body(self, nodes: list[InstructionNode]) -> tuple[tuple[Instruction, ...], str]:
-        """Return the instructions and the name of the root."""
-        scope = Scope(nodes)
+    def body(
+        self, nodes: list[InstructionNode], *, is_open: bool = False
+    ) -> tuple[tuple[Instruction, ...], str]:
+        """Return the instructions and the name of the root.
+
+        Where it `is_open`, operands that nothing defines are parameters.
+        """
+        scope = Scope(nodes, is_open=is_open)
         root: Token | None = None
         for node in nodes:
             if node.root:
@@ -136,16 +144,41 @@ def build_module(source: Source, node: ModuleNode) -> Module:
     if not node.name and not first.entry and first.signature:
         message = "expected a line 'HloModule name' before the first computation"
         reader.context.refuse(message, first.name)
-    if node.name and is_reserved(reader.context, node.name):
-        message = f"expected a module's name behind 'HloModule', found {node.name.text}"
-        reader.context.refuse(message, node.name)
+    if node.name:
+        check_name(node.name, reader.context)
     attrs = read_header(node.attributes, reader.context)
     entry = _entry(reader.context, node.computations)
     computations = reader.read()
     name = node.name.text if node.name else f"module_{entry.text}"
     tables = node.tables.text if node.tables else ""
+    if node.tables:
+        try:
+            check_tables(tables)
+        except Fault as fault:
+            raise fault.located(source, node.tables.start) from None
     span = reader.context.span(node.name or entry)
+    for token in node.attributes:
+        if token.text.startswith("input_output_alias="):
+            _check_aliases(attrs, computations[entry.text].result.shape, token, reader.context)
     return Module(name, computations, entry.text, attrs, tables, span)
+
+
+def _check_aliases(
+    attrs: Mapping[str, str], result: AnyShape, where: Token, context: Context
+) -> None:
+    """Check that each alias is of a part that the result has."""
+    layout = attrs.get("entry_computation_layout")
+    if layout:
+        _, result = entry_layout(layout, context.shapes)
+    for alias in parse_aliases(attrs["input_output_alias"]):
+        part = result
+        for index in alias.output_index:
+            parts = part.parts if isinstance(part, TupleShape) else ()
+            if not 0 <= index < len(parts):
+                known = result.without_layout_text()
+                message = f"input_output_alias names a part that the result {known} lacks: {alias}"
+                context.refuse(message, where)
+            part = parts[index]
 
 
 def _entry(context: Context, nodes: list[ComputationNode]) -> Token:
@@ -156,6 +189,16 @@ def _entry(context: Context, nodes: list[ComputationNode]) -> Token:
     return (marked or nodes)[-1].name
 
 
+def _single(source: Source, node: InstructionNode) -> Module:
+    """Return the module of one instruction, whose operands are the parameters."""
+    reader = ComputationReader(source, [])
+    instructions, root = reader.body([node], is_open=True)
+    span = reader.context.span(node.name)
+    entry = Computation("_", instructions, root, span=span)
+    computations = reader.context.computations | {entry.name: entry}
+    return Module("_", computations, entry.name, {"is_scheduled": "true"}, span=span)
+
+
 def parse_computations(source: Source, start: int, end: int) -> dict[str, Computation]:
     """Return the computations in `source.text[start:end]` by name; raises ParseError."""
     return ComputationReader(source, read_computations(Region(source, start, end))).read()
@@ -163,4 +206,6 @@ def parse_computations(source: Source, start: int, end: int) -> dict[str, Comput
 
 def parse_module(source: Source, start: int, end: int) -> Module:
     """Return the module in `source.text[start:end]`; raises ParseError."""
+    if is_instruction(source.text, start, end):
+        return _single(source, read_instruction(Region(source, start, end, is_instruction=True)))
     return build_module(source, read_module(Region(source, start, end)))

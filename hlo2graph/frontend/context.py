@@ -64,9 +64,13 @@ def nearest(name: str, known: Iterable[str]) -> tuple[Note, ...]:
 
 @dataclass(slots=True)
 class Scope:
-    """A computation that is being read: its instructions so far."""
+    """A computation that is being read: its instructions so far.
+
+    In one that `is_open`, operands that nothing defines are parameters.
+    """
 
     nodes: list[InstructionNode]
+    is_open: bool = False
     instructions: dict[str, Instruction] = field(default_factory=dict)
     anonymous: dict[str, int] = field(default_factory=dict)
 

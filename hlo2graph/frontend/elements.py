@@ -9,19 +9,24 @@ from math import isinf
 import ml_dtypes
 import numpy as np
 
+from hlo2graph.frontend.cursor import int64
 from hlo2graph.frontend.scan import Fault, shown
 from hlo2graph.hlo import DTYPES, DType, Kind, Shape
 from hlo2graph.hlo.floats import MANTISSA_BITS
 from hlo2graph.ops.spec import Array
 
+_NUMBER = r"-?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+"
 _TOKEN = re.compile(
-    r"\s*+(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)"
-    r"|(?P<element>\((?>[^()]++|\([^()]*+\))*+\)|-?nan\([^()]*+\)|[^\s,{}()]++|[()]))",
+    r"\s*+(?:(?P<open>\{)|(?P<close>\})|(?P<comma>,)|(?P<dots>\.\.\.)"
+    r"|(?P<element>\((?>[^()]++|\([^()]*+\))*+\)|-?nan\([^()]*+\)"
+    rf"|{_NUMBER}(?=[\s,{{}}()\-])|[^\s,{{}}()]++|[()]))",
+    re.ASCII,
 )
-_NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]{1,16})\))?")
+_NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]{1,64})\))?")
 _DECIMAL = re.compile(r"-?\d++(?:\.\d*+)?+(?:[eE][+-]?\d++)?+|-\.\d++(?:[eE][+-]?\d++)?+", re.ASCII)
 _INTEGER = re.compile(r"-?\d++", re.ASCII)
-_MOST_DIGITS = 64
+_QUIET = 1 << 51  # what a NaN of f64 carries that says nothing
+_LONGEST_PAYLOAD = (1 << 52) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +36,13 @@ class _Nan:
     bits: int
 
 
-def walk(text: str, start: int, end: int, shape: Shape) -> Array:
-    """Return the elements of `text[start:end]` in order, as one dimension.
+def walk(text: str, start: int, end: int, shape: Shape) -> Array | None:
+    """Return the elements of `text[start:end]` in order, as one dimension; None if some are elided.
+
+    Commas may stand anywhere or be left out, as in XLA: the braces say what is where.
 
     Raises:
-        Fault: braces and commas are not those of the shape, or an element is not of its type.
+        Fault: the braces are not those of the shape, or an element is not of its type.
     """
     nest = _Nest(shape.dims)
     values: list[object] = []
@@ -43,39 +50,34 @@ def walk(text: str, start: int, end: int, shape: Shape) -> Array:
     while found := _TOKEN.match(text, at, end):
         mark = found.lastgroup or ""
         begin, at = found.span(mark)
-        if mark == "comma":
-            nest.comma(begin)
-        elif mark == "open":
+        if mark == "open":
             nest.open(begin)
         elif mark == "close":
             nest.close(begin)
-        else:
+        elif mark == "dots":
+            nest.elide(begin)
+        elif mark == "element":
             nest.element(begin, at)
             values.append(element(found[mark], begin, shape.dtype))
     if not values and not shape.dims:
         raise Fault(f"expected a value of type {shape.dtype}", start, start + 1)
-    return _packed(values, shape.dtype)
+    return None if nest.is_elided else _packed(values, shape.dtype)
 
 
 class _Nest:
-    """Checks that items, braces and commas come as the dimensions want them."""
+    """Checks that items and braces come as the dimensions want them."""
 
     def __init__(self, dims: tuple[int, ...]) -> None:
         self._dims = dims
         self._counts: list[int] = []  # items so far, for each brace that is open
-        self._wants_item = True
-
-    def comma(self, at: int) -> None:
-        if self._wants_item or not self._counts:
-            raise Fault("unexpected ','", at, at + 1)
-        self._wants_item = True
+        self._has_scalar = False
+        self.is_elided = False
 
     def open(self, at: int) -> None:
         if len(self._counts) == len(self._dims):
             raise Fault(f"unexpected '{{': the shape has {_dimensions(self._dims)}", at, at + 1)
         self._item(at, at + 1)
         self._counts.append(0)
-        self._wants_item = True
 
     def close(self, at: int) -> None:
         if not self._counts:
@@ -84,17 +86,22 @@ class _Nest:
         found, size = self._counts.pop(), self._dims[depth]
         if found != size:
             raise Fault(f"expected {size} items in dimension {depth}, found {found}", at, at + 1)
-        self._wants_item = False
+
+    def elide(self, at: int) -> None:
+        if len(self._counts) != 1:
+            raise Fault("'...' stands for values in the outermost braces alone", at, at + 3)
+        self._counts[0] = self._dims[0]
+        self.is_elided = True
 
     def element(self, at: int, end: int) -> None:
+        if not self._dims and self._has_scalar:
+            raise Fault("unexpected text behind the value", at, end)
+        self._has_scalar = True
         if len(self._counts) < len(self._dims):
             raise Fault(f"expected '{{': the shape has {_dimensions(self._dims)}", at, end)
         self._item(at, end)
-        self._wants_item = False
 
     def _item(self, at: int, end: int) -> None:
-        if not self._wants_item:
-            raise Fault("expected ',' or '}' before this", at, end)
         if not self._counts:
             return
         depth = len(self._counts) - 1
@@ -117,7 +124,7 @@ def element(text: str, at: int, dtype: DType) -> object:
             return text == "true"
         if not _INTEGER.fullmatch(text):
             raise Fault(f"expected true or false, found {shown(text)}", at, end)
-        return bool(text.strip("-0"))
+        return bool(int64(text, at))
     if dtype.is_integer:
         return _integer(text, at, dtype)
     if dtype.is_complex:
@@ -133,10 +140,13 @@ def _integer(text: str, at: int, dtype: DType) -> int:
     end = at + len(text)
     if not _INTEGER.fullmatch(text):
         raise Fault(f"expected an integer of type {dtype}, found {shown(text)}", at, end)
+    value = int64(text, at)
     low, high = dtype.limits
-    if len(text) > _MOST_DIGITS or not low <= int(text) <= high:
+    if dtype.name == "u64":
+        return value & high
+    if not low <= value <= high:
         raise Fault(f"{shown(text)} is out of the range of {dtype}, {low} to {high}", at, end)
-    return int(text)
+    return value
 
 
 def _float(text: str, at: int, end: int, dtype: DType) -> float | _Nan:
@@ -147,7 +157,7 @@ def _float(text: str, at: int, end: int, dtype: DType) -> float | _Nan:
     if not _DECIMAL.fullmatch(text):
         hint = "; hexadecimal floats are not HLO" if "0x" in text.lower() else ""
         raise Fault(f"expected a number of type {dtype}, found {shown(text)}{hint}", at, end)
-    value = float(text)
+    value = float(int64(text, at)) if _INTEGER.fullmatch(text) else float(text)
     with np.errstate(over="ignore"):
         narrow = np.float64(value).astype(dtype.numpy)
     if isinf(value) or not np.isfinite(narrow):
@@ -158,10 +168,15 @@ def _float(text: str, at: int, end: int, dtype: DType) -> float | _Nan:
 
 def _nan(found: re.Match[str], at: int, end: int, dtype: DType) -> float | _Nan:
     mantissa = MANTISSA_BITS.get(dtype.name)
+    written = int(found[2], 16) if found[2] else _QUIET
+    if not 0 < written <= _LONGEST_PAYLOAD:
+        raise Fault(f"the payload of a NaN is from 0x1 to {_LONGEST_PAYLOAD:#x}", at, end)
     if mantissa is None:
+        if written != _QUIET:
+            raise Fault(f"a NaN of {dtype} has no payload", at, end)
         return float("-nan" if found[1] else "nan")
-    payload = int(found[2], 16) if found[2] else 1 << (mantissa - 1)
-    if not 0 < payload < 1 << mantissa:
+    payload = written if written != _QUIET else 1 << (mantissa - 1)
+    if payload >= 1 << mantissa:
         most = (1 << mantissa) - 1
         raise Fault(f"the payload of a {dtype} NaN is from 0x1 to {most:#x}", at, end)
     exponent = ((1 << (dtype.bits - 1 - mantissa)) - 1) << mantissa

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hlo2graph.frontend.context import Context, nearest
-from hlo2graph.frontend.raw import check_raw
-from hlo2graph.frontend.scan import Fault, blank_comments, closing, skip_blank
+from hlo2graph.frontend.cursor import Cursor
+from hlo2graph.frontend.raw import check_frontend_attributes, original_array, shape_index
+from hlo2graph.frontend.scan import Fault, closing, skip_blank
 from hlo2graph.frontend.shapes import ShapeReader
 from hlo2graph.frontend.token import Token
-from hlo2graph.frontend.values import integer
 from hlo2graph.hlo import AnyShape
-from hlo2graph.hlo.aliases import parse_aliases
-
-_DONOR = r"\(\s*+\d++\s*+,\s*+\{\s*+(?>\d++\s*+,?\s*+)*+\}\s*+\)\s*+"
-_DONORS = re.compile(rf"\{{\s*+(?>{_DONOR}(?>,\s*+(?=\()|(?=\}})))*+\}}", re.ASCII)
-_ATTRS = (
-    "alias_passthrough_params",
-    "allow_spmd_sharding_propagation_to_output",
-    "allow_spmd_sharding_propagation_to_parameters",
-    "buffer_donor",
-    "entry_computation_layout",
-    "frontend_attributes",
-    "input_output_alias",
-    "is_scheduled",
-    "num_partitions",
-    "origin_recovery_table",
-    "replica_count",
-)
+from hlo2graph.hlo.aliases import IoAlias
 
 
 def read_header(attributes: list[Token], context: Context) -> Mapping[str, str]:
@@ -41,31 +24,104 @@ def read_header(attributes: list[Token], context: Context) -> Mapping[str, str]:
         if name in attrs:
             context.refuse(f"attribute {name} is given twice", token)
         try:
-            _check(name, text)
+            attrs[name] = _read(name, text)
         except Fault as fault:
             raise fault.located(context.source, token.start + len(name) + 1) from None
-        attrs[name] = text.strip()
     return attrs
 
 
-def _check(name: str, text: str) -> None:
-    value = text.strip()
-    if name in ("is_scheduled", "alias_passthrough_params") and value not in ("true", "false"):
-        raise Fault("expected true or false", 0, len(text))
-    if name in ("num_partitions", "replica_count"):
-        integer(value)
-    if name == "frontend_attributes":
-        check_raw(name, blank_comments(value))
-    if name == "buffer_donor" and not _DONORS.fullmatch(blank_comments(value)):
-        raise Fault("expected donors such as { (0, {}), (1, {0}) }", 0, len(text))
+def _read(name: str, text: str) -> str:
+    """Return the text of an attribute, checked; that of aliases as it is usually written."""
     if name == "entry_computation_layout":
         entry_layout(text, ShapeReader())
+        return text.strip()
+    cursor = Cursor(text)
     if name == "input_output_alias":
-        try:
-            parse_aliases(text)
-        except ValueError as error:
-            message, at = error.args
-            raise Fault(message, at, at + 1) from None
+        aliases = _aliases(cursor)
+        cursor.done()
+        return f"{{ {', '.join(map(str, aliases))} }}" if aliases else "{}"
+    _CHECKS[name](cursor)
+    cursor.done()
+    return text.strip()
+
+
+def _aliases(cursor: Cursor) -> list[IoAlias]:
+    """Read `{ {0}: (0, {}, may-alias) }`; of two for one result, the first holds, as in XLA."""
+    found: dict[tuple[int, ...], IoAlias] = {}
+    cursor.want("{", "'{' around the aliases")
+    while not cursor.sees("}"):
+        output = shape_index(cursor)
+        cursor.want(":", "':' and (parameter, {index}, may-alias)")
+        parameter, inner = _buffer(cursor)
+        must = False
+        if cursor.eats(","):
+            must = cursor.sees("must-alias")
+            if not must and not cursor.sees("may-alias"):
+                cursor.fail("may-alias or must-alias")
+            cursor.advance()
+        cursor.want(")", "',' or ')'")
+        found.setdefault(output, IoAlias(output, parameter, inner, must))
+        if not cursor.eats(","):
+            break
+    cursor.want("}", "',' between two aliases, or '}'")
+    return list(found.values())
+
+
+def _buffer(cursor: Cursor) -> tuple[int, tuple[int, ...]]:
+    """Read `(0, {1}` of a parameter's leaf."""
+    cursor.want("(", "'(' and a parameter's number")
+    start = cursor.start
+    number = cursor.integer("a parameter's number")
+    if number < 0:
+        raise Fault("a parameter's number is 0 or more", start, cursor.start)
+    cursor.want(",", "',' and an index in braces")
+    return number, shape_index(cursor)
+
+
+def _donors(cursor: Cursor) -> None:
+    cursor.want("{", "donors such as { (0, {}), (1, {0}) }")
+    while not cursor.sees("}"):
+        _buffer(cursor)
+        cursor.want(")")
+        if not cursor.eats(","):
+            break
+    cursor.want("}", "',' or '}'")
+
+
+def _bool(cursor: Cursor) -> None:
+    if not cursor.eats("true") and not cursor.eats("false"):
+        cursor.fail("true or false")
+
+
+def _bools(cursor: Cursor) -> None:
+    if cursor.sees("{"):
+        cursor.items("{", "}", lambda: _bool(cursor), "{true, false, ...}")
+    else:
+        _bool(cursor)
+
+
+def _recovery_table(cursor: Cursor) -> None:
+    cursor.want("{", "a table in braces")
+    while not cursor.eats("}"):
+        original_array(cursor)
+        cursor.want(":", "':' and {\"name\" {index}}")
+        original_array(cursor)
+        if cursor.eats(","):
+            cursor.string("a module in quotes")
+
+
+_CHECKS: dict[str, Callable[[Cursor], object]] = {
+    "alias_passthrough_params": _bool,
+    "allow_spmd_sharding_propagation_to_output": _bools,
+    "allow_spmd_sharding_propagation_to_parameters": _bools,
+    "buffer_donor": _donors,
+    "frontend_attributes": check_frontend_attributes,
+    "is_scheduled": _bool,
+    "num_partitions": Cursor.integer,
+    "origin_recovery_table": _recovery_table,
+    "replica_count": Cursor.integer,
+}
+_ATTRS = (*_CHECKS, "entry_computation_layout", "input_output_alias")
 
 
 def entry_layout(text: str, shapes: ShapeReader) -> tuple[tuple[AnyShape, ...], AnyShape]:
@@ -87,6 +143,10 @@ def entry_layout(text: str, shapes: ShapeReader) -> tuple[tuple[AnyShape, ...], 
 
 
 def _parts(text: str, start: int, end: int, shapes: ShapeReader) -> tuple[AnyShape, ...]:
+    body = text[start : end - 1].rstrip()
+    if body.endswith(",") and len(body) > 2:  # XLA allows a last comma
+        text = f"{body[:-1]}{' ' * (end - start - len(body))})"
+        start, end = 0, len(text)
     tuple_shape = _shape(text, start, end, shapes)
     parts: tuple[AnyShape, ...] = tuple_shape.parts  # type: ignore[union-attr]
     return parts

@@ -10,14 +10,15 @@ from hlo2graph.errors import HloError, Note, ParseError, Span
 from hlo2graph.frontend.asynchronous import find_sugar, write_out
 from hlo2graph.frontend.attributes import AttributeReader
 from hlo2graph.frontend.context import Context, Scope
+from hlo2graph.frontend.cursor import Cursor
 from hlo2graph.frontend.lexer import HOLDS_LITERAL
 from hlo2graph.frontend.literals import read_literal
+from hlo2graph.frontend.names import check_instruction_name
 from hlo2graph.frontend.required import missing
-from hlo2graph.frontend.scan import Fault, blank_comments
+from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import DEEPEST, MOST_ELEMENTS
 from hlo2graph.frontend.syntax import CallNode, InstructionNode, NestedNode
 from hlo2graph.frontend.token import Token
-from hlo2graph.frontend.values import integer
 from hlo2graph.hlo import (
     DTYPES,
     AnyLiteral,
@@ -33,8 +34,6 @@ from hlo2graph.ops import OPS
 
 _UNWRITTEN = Shape(DTYPES["opaque"])  # stands for a shape until it is inferred
 _MOST_LEAVES = 100_000  # of a tuple whose shape is not written
-_KEYWORDS = frozenset({"ROOT", "ENTRY", "HloModule", "true", "false", "inf", "nan"})
-RESERVED = frozenset(DTYPES) | _KEYWORDS
 _REFERRING = frozenset({AttrKind.COMPUTATION, AttrKind.COMPUTATIONS, AttrKind.INSTRUCTIONS})
 
 
@@ -49,10 +48,10 @@ class InstructionReader:
     def read(self, node: InstructionNode, scope: Scope) -> None:
         """Add the instruction of `node` to `scope`, after those nested in its operands."""
         name = node.name.text
-        if name in scope.instructions or (
-            name in RESERVED and is_reserved(self._context, node.name)
-        ):
-            self._refuse_name(node.name, scope)
+        check_instruction_name(node.name, self._context)
+        if name in scope.instructions:
+            note = Note("defined here", scope.instructions[name].span)
+            self._context.refuse(f"a second instruction is named {name}", node.name, note)
         call = node.call
         for argument in call.arguments:
             if argument.__class__ is CallNode:
@@ -147,12 +146,46 @@ class InstructionReader:
         names = []
         for operand in arguments:
             name = operand.text
-            if name not in known:
-                name = self._element(operand, scope)
+            if operand.type == "SHAPE":
+                name = self._unnamed(operand, scope)
+            elif name not in known:
+                name = self._unknown(operand, scope)
             if operand.typed is not None:
                 self._check_type(operand, known[name])
             names.append(name)
         return tuple(names)
+
+    def _unnamed(self, operand: Token, scope: Scope) -> str:
+        """Return the parameter that a shape alone stands for, in a single instruction."""
+        if not scope.is_open:
+            self._context.refuse("expected an operand's name behind this shape", operand)
+        number = self._parameter_count(scope)
+        name = f"_{number}"
+        shape = self._context.shape(operand.text, operand.start)
+        scope.instructions[name] = Instruction(
+            name, "parameter", shape, payload=number, span=self._context.span(operand)
+        )
+        return name
+
+    def _parameter_count(self, scope: Scope) -> int:
+        return sum(instr.opcode == "parameter" for instr in scope.instructions.values())
+
+    def _unknown(self, operand: Token, scope: Scope) -> str:
+        """Return what a name stands for that nothing defines; raise if that is nothing."""
+        if not scope.is_open:
+            return self._element(operand, scope)
+        if operand.typed is None:
+            message = f"expected a shape before {operand.text}, which is a parameter here"
+            self._context.refuse(message, operand)
+        start = self._context.source.text.rindex(operand.typed, 0, operand.start)
+        scope.instructions[operand.text] = Instruction(
+            operand.text,
+            "parameter",
+            self._context.shape(operand.typed, start),
+            payload=self._parameter_count(scope),
+            span=self._context.span(operand),
+        )
+        return operand.text
 
     def _element(self, operand: Token, scope: Scope) -> str:
         """Return the get-tuple-element that `x#1` stands for; raise where there is no `x`."""
@@ -221,26 +254,11 @@ class InstructionReader:
             f"expected a shape before {opcode}: none follows from the operands{why}", where
         )
 
-    def _refuse_name(self, name: Token, scope: Scope) -> NoReturn:
-        text = name.text
-        if is_reserved(self._context, name):
-            kind = "an element type" if text in DTYPES else "a word of the language"
-            self._context.refuse(f"{text} is {kind} and cannot be a name", name)
-        note = Note("defined here", scope.instructions[text].span)
-        self._context.refuse(f"a second instruction is named {text}", name, note)
-
-
-def is_reserved(context: Context, name: Token) -> bool:
-    """The name is an element type, or a word of the language without a '%'."""
-    bare = name.start == 0 or context.source.text[name.start - 1] != "%"
-    return name.text in DTYPES or (bare and name.text in _KEYWORDS)
-
 
 def _parameter_number(text: str) -> int:
-    try:
-        number = integer(blank_comments(text).strip())
-    except Fault:
-        number = -1
+    cursor = Cursor(text)
+    number = cursor.integer("the parameter's number, 0 or more") if text.strip() else -1
+    cursor.done()
     if number < 0:
         raise Fault("expected the parameter's number, 0 or more", 0, max(1, len(text)))
     return number

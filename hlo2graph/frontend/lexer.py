@@ -15,6 +15,7 @@ from typing import Any
 from lark.lexer import Lexer
 
 from hlo2graph.errors import Source
+from hlo2graph.frontend.json import json_end
 from hlo2graph.frontend.scan import Fault, closing, skip_blank
 from hlo2graph.frontend.stray import stray
 from hlo2graph.frontend.token import Token
@@ -23,26 +24,29 @@ from hlo2graph.hlo import KINDS, AttrKind
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The part of a source that is to be read as HLO."""
+    """The part of a source that is to be read as HLO; it may be a single instruction."""
 
     source: Source
     start: int
     end: int
+    is_instruction: bool = False
 
 
-W = r"(?>[ \t\r\n]++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+"  # blanks and comments
+W = r"(?>[ \t\r\n]++|//[^\r\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+"  # blanks and comments
 ID = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
 _STRING = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
 _TEXT = rf"[^{{}}\"'/]++|{_STRING}|/(?![/*])"
 _FLAT = rf"\{{(?>{_TEXT})*+\}}"
 _BRACES = rf"\{{(?>{_TEXT}|\{{(?>{_TEXT}|{_FLAT})*+\}})*+\}}"
-_LAYOUT = r"\{\s*+(?=[\d:])[\d,\s]*+(?::[^{}]*+)?\}"
-ARRAY = rf"[a-z][a-z0-9]*+\[[^\[\]{{}}()\";%]*+\](?>\s*+{_LAYOUT})?+"
+_LAYOUT = rf"\{{{W}(?=\d|:|-\d)[^{{}}]*+\}}"
+_ARRAY = rf"[a-z][a-z0-9]*+{W}\[[^\[\]{{}}()\";%]*+\](?>{W}{_LAYOUT})?+"
+ARRAY = rf"(?>{_ARRAY}|b{W}\({W}{_ARRAY}{W}\))"  # the second is a buffer
 _PLAIN = r"(?>[^\s,(){}\[\]\"'/]++|/(?![/*]))++"
 _MIXED = rf"(?>{_PLAIN}|\[[^\[\]]*+\]|\([^()]*+\)|{_BRACES})++(?![\[({{\"'])"  # [1,2]<=[2]
 _IOTA = rf"\[[^\[\]]*+\]{W}<={W}\[[^\[\]]*+\](?>{W}T\([^()]*+\))?+"
 _MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\([^()]*+\))?+{W}{_FLAT}"
-_VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_MIXED})"
+_SHAPE = rf"{_ARRAY}(?![\[({{\"'<])"
+_VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
 _CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)
 
@@ -51,7 +55,7 @@ _BETWEEN = re.compile(
     rf"{_ATTRIBUTE}"
     rf"|HloModule(?![\w.\-]){W}%?(?P<MODULE>{ID}):?+"
     rf"|(?P<TABLES>(?>File(?>Names|Locations)|FunctionNames|StackFrames)\b"
-    rf"(?>{W}(?>\d++{W}(?>{_STRING}|{_FLAT})|File(?>Names|Locations)\b|FunctionNames\b"
+    rf"(?>{W}(?>-?\d++{W}(?>{_STRING}|{_FLAT})?+|File(?>Names|Locations)\b|FunctionNames\b"
     rf"|StackFrames\b))*+)"
     rf"|(?P<ENTRY>ENTRY)(?![\w.\-])"
     rf"|%?(?P<NAME>{ID}):?+"
@@ -64,8 +68,8 @@ _WITHIN = re.compile(
     rf"{W}(?:"
     rf"%?(?P<RESULT>{ID}):?+{W}="
     rf"|(?P<ROOT>ROOT)(?![\w.\-])"
-    rf"|(?P<OPCODE>{ID}){W}\("
-    rf"|(?:(?P<typed>{ARRAY}){W})?%?(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+)(?!{W}[(\[])"
+    rf"|(?P<OPCODE>(?!b{W}\({W}[a-z]\w*+{W}\[){ID}){W}\("
+    rf"|(?:(?P<typed>{ARRAY}){W})?%?(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+):?+(?!{W}[(\[])"
     rf"|(?P<SHAPE>{ARRAY})"
     rf"|,{W}(?P<NESTED>(?>{_CALLING})={W})\{{(?={W}(?>ROOT\b|%?{ID}{W}=))"
     rf"|{_ATTRIBUTE}"
@@ -78,8 +82,14 @@ _WITHIN = re.compile(
 )
 _OPERAND = re.compile(rf"{W}%?({ID})(?!{W}[(\[])", re.DOTALL | re.ASCII)
 _ARROW = re.compile(rf"{W}->{W}(?:{ARRAY}|(?P<tuple>\())", re.DOTALL | re.ASCII)
+_INSTRUCTION = re.compile(rf"{W}(?>ROOT(?![\w.\-])|%?{ID}:?+{W}=|{ARRAY}|\()", re.DOTALL | re.ASCII)
 _PIECE = re.compile(rf"{_PLAIN}|(?P<string>{_STRING})|(?P<open>[\[({{])", re.DOTALL | re.ASCII)
 HOLDS_LITERAL = frozenset({"constant", "parameter"})
+
+
+def is_instruction(text: str, start: int, end: int) -> bool:
+    """Return whether a single instruction is written here, and not a module."""
+    return _INSTRUCTION.match(text, start, end) is not None
 
 
 class HloLexer(Lexer):
@@ -94,8 +104,8 @@ class HloLexer(Lexer):
         """Yield the tokens; a `Fault` where there is none."""
         region: Region = lexer_state.text
         text, at, end = region.source.text, region.start, region.end
-        depth = 0  # of braces of computations
-        pattern = _BETWEEN
+        depth = 1 if region.is_instruction else 0  # of braces of computations
+        pattern = _WITHIN if depth else _BETWEEN
         token: Token | None = None
         while found := pattern.match(text, at, end):
             kind = found.lastgroup
@@ -157,6 +167,8 @@ def _cut_signature(text: str, start: int, _: int, end: int) -> tuple[Token, int]
 
 def _cut_long(text: str, start: int, at: int, end: int) -> tuple[Token, int]:
     """Cut an attribute nested deeper than the pattern goes, or a `literal=shape value`."""
+    if text.startswith("backend_config=", start) and text.startswith("{", at):
+        return Token("ATTRIBUTE", text[start : (behind := json_end(text, at, end))], start), behind
     behind = _value_end(text, at, end)
     if text.startswith("literal=", start):
         behind = _value_end(text, skip_blank(text, behind, end), end)

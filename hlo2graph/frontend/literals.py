@@ -22,6 +22,7 @@ _BLANKS = dict.fromkeys(map(ord, " \t\r\n{}"))
 _SKELETON = {code: None for code in range(128) if chr(code) not in "{},"}
 _BLANK_BRACES = str.maketrans("{}", "  ")
 _LARGEST_ZEROS = 1 << 20  # bytes of an array given by its first element alone
+_WRAPPED = 2.0**63  # whole numbers from here on are not what they look like
 _EXACT_NANS = ("f16", "bf16", "f32", "f64")
 
 
@@ -42,15 +43,18 @@ def read_literal(text: str, shape: AnyShape) -> AnyLiteral:
 
 def _read(text: str, at: int, shape: AnyShape) -> tuple[AnyLiteral, int]:
     if elided := _ELIDED.match(text, at):
+        if isinstance(shape, Shape) and not shape.dims:
+            raise Fault(f"expected a value of type {shape.dtype}, found '{{...}}'", *elided.span())
         return _elided(shape), elided.end()
     if isinstance(shape, TupleShape):
         return _tuple(text, at, shape)
     end = _end(text, at, shape)
-    return Literal(shape, _array(text, at, end, shape)), end
+    array = _array(text, at, end, shape)
+    return (_elided(shape) if array is None else Literal(shape, array)), end
 
 
 def _elided(shape: AnyShape) -> AnyLiteral:
-    if isinstance(shape, TupleShape):
+    if isinstance(shape, TupleShape):  # so XLA prints each constant that is a tuple
         return tuple(_elided(part) for part in shape.parts)
     empty = np.zeros(shape.dims, shape.dtype.numpy) if shape.elements == 0 else None
     return Literal(shape, empty)
@@ -63,11 +67,11 @@ def _tuple(text: str, at: int, shape: TupleShape) -> tuple[AnyLiteral, int]:
     at = skip_blank(text, at + 1, len(text))
     for index, part in enumerate(shape.parts):
         if index:
-            if not text.startswith(",", at):
+            if text.startswith(")", at):
                 raise Fault(
                     f"expected {len(shape.parts)} values in the tuple, found {index}", at, at + 1
                 )
-            at = skip_blank(text, at + 1, len(text))
+            at = skip_blank(text, at + text.startswith(",", at), len(text))
         literal, at = _read(text, at, part)
         parts.append(literal)
         at = skip_blank(text, at, len(text))
@@ -88,7 +92,7 @@ def _end(text: str, at: int, shape: Shape) -> int:
 _SCALAR = re.compile(r"-?nan\([^()]*+\)|[^\s,(){}]*+")
 
 
-def _array(text: str, start: int, end: int, shape: Shape) -> Array:
+def _array(text: str, start: int, end: int, shape: Shape) -> Array | None:
     if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE):
         raise Fault(f"a constant cannot be of type {shape.dtype}", start, max(end, start + 1))
     if shape.dims and not text.startswith("{", start):
@@ -99,7 +103,7 @@ def _array(text: str, start: int, end: int, shape: Shape) -> Array:
         flat = _numbers(body.translate(_BLANK_BRACES), shape)
     if flat is None:
         flat = walk(text, start, end, shape)
-    return flat.reshape(shape.dims)
+    return None if flat is None else flat.reshape(shape.dims)
 
 
 def _first_only(text: str, start: int, end: int, shape: Shape) -> Array:
@@ -165,7 +169,23 @@ def _floats(body: str, parts: list[str], shape: Shape) -> Array | None:
     with np.errstate(over="ignore"):
         narrow: Array = wide.astype(dtype.numpy)
     words = body.count("inf") + body.count("nan")
-    return narrow if np.count_nonzero(~np.isfinite(narrow)) == words else None
+    return None if _is_odd(wide, words) or _overflows(narrow, words) else narrow
+
+
+def _is_odd(numbers: Array, words: int) -> bool:
+    """Some number may not be what it looks like.
+
+    It is infinite without being written so, or so large that a whole number wraps around, or a
+    negative zero, which as a whole number is none.
+    """
+    size = np.abs(numbers.astype(np.float64, copy=False))
+    ordinary = np.count_nonzero(size < _WRAPPED)
+    zeros = numbers[size == 0]
+    return ordinary + words != size.size or bool(np.signbit(zeros).any())
+
+
+def _overflows(narrow: Array, words: int) -> bool:
+    return bool(np.count_nonzero(~np.isfinite(narrow)) != words)
 
 
 def _is_plain(body: str) -> bool:

@@ -1,108 +1,258 @@
-"""Checks the syntax of attributes that are kept as text: sharding, metadata, replica groups, ...
+"""Checks the syntax of attributes that are kept as text: metadata, replica groups, origin, ...
 
-Each form is a regular expression that never backtracks; `check_raw` tries the one of the name.
+The text is then printed as it was written; only what it says of syntax is looked at.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from hlo2graph.frontend.scan import Fault, shown
+from hlo2graph.frontend.cursor import STRING, Cursor
+from hlo2graph.frontend.json import skip_json
+from hlo2graph.frontend.mesh import check_groups
+from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.sharding import check_sharding
+from hlo2graph.frontend.words import choose
 
-_S = r"\s*+"
-_STRING = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
-_TEXT = rf"(?>[^{{}}\"']++|{_STRING})"
-_NAME = r"[A-Za-z_][\w.\-]*+"
-_NUMBER = r"-?(?>\d++\.?\d*+|\.\d++)(?>[eE][+-]?\d++)?+"
-_TEXTS = "op_type|op_name|source_file|deduplicated_name|scheduling_name|metadata_payload"
-_LINES = "source_line|source_end_line|source_column|source_end_column|stack_frame_id"
-_DEEPEST = 8  # braces in braces of a value
-
-
-def _nested(depth: int) -> str:
-    """Return the pattern of braces around text and, `depth` deep, braces."""
-    inner = _TEXT
-    for _ in range(depth):
-        inner = rf"(?>{_TEXT}|\{{{inner}*+\}})"
-    return rf"\{{{inner}*+\}}"
-
-
-def _list(item: str) -> str:
-    """Return the pattern of items in braces, with commas between them."""
-    return rf"\{{{_S}(?>{item}{_S}(?>,{_S}(?!\}})|(?=\}})))*+\}}"
-
-
-def _attributes(item: str) -> str:
-    """Return the pattern of attributes in braces, a comma or nothing before each."""
-    return rf"\{{{_S}(?>,?{_S}{item}{_S})*+\}}"
-
-
-_BRACES = _nested(_DEEPEST)
-_INTS = _list(r"-?\d++")
-_INDEX = _list(r"\d++")
-_METADATA = _attributes(
-    rf"(?>(?>{_TEXTS})={_S}{_STRING}|(?>{_LINES})={_S}-?\d++|profile_type={_S}{_INTS})"
+_TEXTS = (
+    *("op_type", "op_name", "source_file"),
+    *("deduplicated_name", "scheduling_name", "metadata_payload"),
 )
-_SUB_AXIS = r"(?>:\(\d++\)\d++)?+"
-_MESH = rf"mesh\[[^\[\]]*+\](?>{_S},{_S}device_ids=\([^()]*+\))?+{_S}{_list(_STRING + _SUB_AXIS)}"
-_IOTA = (
-    rf"\[{_S}\d++{_S},{_S}\d++{_S}\]{_S}<={_S}"
-    rf"\[{_S}\d++{_S}(?>\]|(?>,{_S}\d++{_S})++\]{_S}T\({_S}\d++{_S}(?>,{_S}\d++{_S})++\))"
+_LINES = (
+    *("source_line", "source_end_line", "source_column", "source_end_column"),
+    "stack_frame_id",
 )
-_TOLERANCE = _list(rf"(?>atol|rtol|ulps)={_S}{_NUMBER}")
-_ORIGINAL = rf"\{{{_S}(?>{_STRING}{_S}(?>{_INDEX})?+)?+{_S}\}}"
-_CALL = r"\[synthetic_call\]"
-_ORIGIN = rf"(?>\((?>[(),\s]|{_ORIGINAL}|{_CALL})*+(?<=[)\s])|{_CALL}|(?>{_ORIGINAL}{_S})*+)"
-
-_FORMS: dict[str, tuple[str, str]] = {
-    "backend_config": (rf"{_STRING}|\{{.*\}}", '"text" or {"json": 1}'),
-    "domain": (
-        rf"\{{{_S}kind={_STRING},{_S}entry={_BRACES},{_S}exit={_BRACES}{_S}\}}",
-        '{kind="sharding", entry={...}, exit={...}}',
-    ),
-    "frontend_attributes": (
-        _list(rf"{_NAME}={_S}(?>{_STRING}|{_BRACES})"),
-        '{name="value", ...}',
-    ),
-    "metadata": (_METADATA, '{op_name="..." source_file="..." source_line=1}'),
-    "operand_precision": (_list("(?i:default|highest|high)"), "{default, high, highest}"),
-    "origin": (rf"\{{{_S}{_ORIGIN}{_S}\}}", '{{"name" {0}}, ...}'),
-    "output_to_operand_aliasing": (
-        _list(rf"{_INDEX}{_S}:{_S}\({_S}\d++{_S},{_S}{_INDEX}{_S}\)"),
-        "{{output index}: (operand, {index}), ...}",
-    ),
-    "parameter_replication": (_list("true|false"), "{true, false, ...}"),
-    "replica_groups": (rf"{_list(_INTS)}|{_IOTA}|{_MESH}", "{{0,1},{2,3}} or [2,2]<=[4]"),
-    "result_accuracy": (
-        rf"\{{{_S}(?>tolerance={_TOLERANCE}|mode=(?i:default|highest)){_S}\}}",
-        "{tolerance={rtol=..., atol=..., ulps=...}} or {mode=highest}",
-    ),
-    "slice_sizes": (_list(_INTS), "{{1,2},{3,4}}"),
-    "source_target_pairs": (_list(rf"\{{{_S}-?\d++{_S},{_S}-?\d++{_S}\}}"), "{{0,1},{1,0}}"),
-    "statistics": (_list(rf"{_NAME}={_S}{_NUMBER}"), "{visualizing_index=0,name=1}"),
-}
-_PATTERNS = {name: re.compile(form, re.DOTALL | re.ASCII) for name, (form, _) in _FORMS.items()}
-_REPEATED = re.compile(rf"(?P<name>{_NAME})=|{_STRING}", re.ASCII | re.DOTALL)
+_PLAIN_METADATA = re.compile(
+    rf"\{{(?>\s*+(?:{'|'.join(_TEXTS)})=\"[^\"\\]*+\"|\s*+(?:{'|'.join(_LINES)})=\d{{1,9}}(?!\w))*+\}}"
+)
+_KEY = re.compile(rf"\s(\w++)=|{STRING}")
+_PROFILES = range(6)
 
 
 def check_raw(name: str, text: str) -> None:
-    """Raise a Fault where `text`, without comments, is no value of attribute `name`."""
-    if name == "sharding":
-        check_sharding(text)
+    """Raise a Fault where `text` is no value of attribute `name`."""
+    if name == "metadata" and _is_plain_metadata(text):
         return
-    pattern = _PATTERNS.get(name)
-    if pattern is None:
-        return
-    if not pattern.fullmatch(text):
-        message = f"expected {name} such as {_FORMS[name][1]}, found {shown(text)}"
-        raise Fault(message, 0, max(1, len(text)))
-    if name == "metadata":
-        _check_unique(text)
+    check = _CHECKS.get(name)
+    if check:
+        cursor = Cursor(text)
+        check(cursor)
+        cursor.done()
 
 
-def _check_unique(text: str) -> None:
-    seen = [found["name"] for found in _REPEATED.finditer(text) if found["name"]]
-    if len(seen) != len(set(seen)):
-        twice = next(key for key in seen if seen.count(key) > 1)
-        raise Fault(f"{twice} is given twice", 0, len(text))
+def _is_plain_metadata(text: str) -> bool:
+    """Compilers print it like this; people may do it otherwise."""
+    if not _PLAIN_METADATA.fullmatch(text):
+        return False
+    keys = [key for key in _KEY.findall(f" {text[1:]}") if key]
+    return len(keys) == len(set(keys))
+
+
+def check_metadata(cursor: Cursor) -> None:
+    """Step over `{op_name="..." source_line=1}`."""
+    cursor.want("{", 'metadata such as {op_name="..." source_file="..." source_line=1}')
+    seen: set[str] = set()
+    while not cursor.eats("}"):
+        cursor.eats(",")
+        start, end = cursor.start, cursor.end
+        name = cursor.key("a name of metadata, such as op_name=")
+        if name in seen:
+            raise Fault(f"{name} is given twice", start, end)
+        seen.add(name)
+        _metadata_value(name, cursor, start, end)
+
+
+def _metadata_value(name: str, cursor: Cursor, start: int, end: int) -> None:
+    if name in _TEXTS:
+        cursor.string()
+    elif name in _LINES:
+        cursor.int32()
+    elif name == "profile_type":
+        for profile in cursor.items("{", "}", cursor.integer, "integers in braces"):
+            if profile not in _PROFILES:
+                raise Fault(f"there is no profile type {profile}", start, end)
+    else:
+        known = ", ".join((*_TEXTS, *_LINES, "profile_type"))
+        raise Fault(f"metadata has no {name}; it may have {known}", start, end)
+
+
+def _check_backend_config(cursor: Cursor) -> None:
+    if cursor.kind == "string":
+        cursor.string()
+    else:
+        skip_json(cursor, 'a backend_config: "text" or {"json": 1}')
+
+
+def check_frontend_attributes(cursor: Cursor) -> None:
+    """Step over `{name="value", other={"json": 1}}`."""
+
+    def pair() -> None:
+        cursor.key('a name and a value, such as name="value"')
+        if cursor.kind == "string":
+            cursor.string()
+        else:
+            skip_json(cursor, 'a value: "text" or {"json": 1}')
+
+    cursor.items("{", "}", pair, 'attributes in braces, such as {name="value"}')
+
+
+def _check_statistics(cursor: Cursor) -> None:
+    cursor.want("{", "statistics such as {visualizing_index=0,name=1.5}")
+    if cursor.eats("}"):
+        return
+    cursor.key("visualizing_index=")
+    cursor.integer()
+    while cursor.eats(","):
+        cursor.key("a statistic's name and '='")
+        if cursor.kind not in ("integer", "decimal") or "inf" in cursor.text:
+            cursor.fail("a number")
+        cursor.advance()
+    cursor.want("}", "',' or '}'")
+
+
+def _check_accuracy(cursor: Cursor) -> None:
+    what = "{tolerance={rtol=..., atol=..., ulps=...}} or {mode=highest}"
+    cursor.want("{", what)
+    name = cursor.key(what)
+    if name == "mode":
+        choose("result_accuracy", cursor)
+    elif name == "tolerance":
+        cursor.items("{", "}", lambda: _tolerance(cursor), "tolerances in braces")
+    else:
+        cursor.fail(f"{what} in the place of {name}=")
+    cursor.want("}")
+
+
+def _tolerance(cursor: Cursor) -> None:
+    what = "atol=, rtol= or ulps="
+    if cursor.text not in ("atol=", "rtol=", "ulps="):
+        cursor.fail(what)
+    cursor.advance()
+    cursor.decimal()
+
+
+def shape_index(cursor: Cursor) -> tuple[int, ...]:
+    """Read `{0,1}`, in which a last comma may stand."""
+    cursor.want("{", "an index in braces, such as {0}")
+    index: list[int] = []
+    while not cursor.sees("}"):
+        index.append(cursor.integer())
+        if not cursor.eats(","):
+            break
+    cursor.want("}", "',' or '}'")
+    return tuple(index)
+
+
+def _check_aliasing(cursor: Cursor) -> None:
+    cursor.want("{", "aliases such as {{output index}: (operand, {index})}")
+    while not cursor.sees("}"):
+        shape_index(cursor)
+        cursor.want(":", "':' and (operand, {index})")
+        cursor.want("(", "(operand, {index})")
+        cursor.integer("an operand's number")
+        cursor.want(",", "',' and an index in braces")
+        shape_index(cursor)
+        cursor.want(")")
+        if not cursor.eats(","):
+            break
+    cursor.want("}", "',' or '}'")
+
+
+def original_array(cursor: Cursor) -> None:
+    """Step over `{"name" {0}}` or `{}`."""
+    cursor.want("{", '{"name" {index}}')
+    if cursor.kind == "string":
+        cursor.string()
+        if cursor.sees("{"):
+            shape_index(cursor)
+    cursor.want("}")
+
+
+def _check_origin(cursor: Cursor) -> None:
+    cursor.want("{", 'an origin such as {{"name" {0}}}')
+    if cursor.eats("["):
+        cursor.want("synthetic_call")
+        cursor.want("]")
+        cursor.want("}")
+        return
+    depth = 0
+    while not cursor.eats("}"):
+        if cursor.sees("{"):
+            original_array(cursor)
+            continue
+        if cursor.eats("("):
+            depth += 1
+            continue
+        if not depth or not (cursor.sees(")") or cursor.sees(",")):
+            cursor.fail('\'(\', ")" or {"name" {index}}' if depth else "'(' or {\"name\" {index}}")
+        depth -= cursor.sees(")")
+        cursor.advance()
+
+
+def _check_replication(cursor: Cursor) -> None:
+    def read() -> None:
+        if not (cursor.eats("true") or cursor.eats("false")):
+            cursor.fail("true or false")
+
+    cursor.items("{", "}", read, "{true, false, ...}")
+
+
+def _check_precision(cursor: Cursor) -> None:
+    cursor.items("{", "}", lambda: choose("operand_precision", cursor), "{default, high, highest}")
+
+
+def _check_lists(cursor: Cursor) -> None:
+    def read() -> None:
+        cursor.items("{", "}", cursor.integer, "integers in braces")
+
+    cursor.items("{", "}", read, "lists of integers such as {{1,2},{3,4}}")
+
+
+def _check_pairs(cursor: Cursor) -> None:
+    def read() -> None:
+        start = cursor.start
+        pair = cursor.items("{", "}", cursor.integer, "a pair such as {0,1}")
+        if len(pair) != 2:
+            message = f"expected two devices in each pair, found {len(pair)}"
+            raise Fault(message, start, cursor.start)
+
+    cursor.items("{", "}", read, "pairs such as {{0,1},{1,0}}")
+
+
+def _check_domain(cursor: Cursor) -> None:
+    cursor.want("{", '{kind="sharding", entry={...}, exit={...}}')
+    lacking = {"kind", "entry", "exit"}
+    while not cursor.eats("}"):
+        cursor.eats(",")
+        name = cursor.text[:-1]
+        if name not in lacking:
+            cursor.fail(" or ".join(f"{name}=" for name in sorted(lacking)) or "'}'")
+        lacking.remove(name)
+        cursor.advance()
+        if name == "kind":
+            if cursor.text[1:-1] != "sharding":
+                cursor.fail('"sharding"')
+            cursor.string()
+        else:
+            check_sharding(cursor, check_metadata)
+    if lacking:
+        cursor.fail(f"{min(lacking)}= in the domain before this")
+
+
+_CHECKS: dict[str, Callable[[Cursor], None]] = {
+    "backend_config": _check_backend_config,
+    "domain": _check_domain,
+    "frontend_attributes": check_frontend_attributes,
+    "metadata": check_metadata,
+    "operand_precision": _check_precision,
+    "origin": _check_origin,
+    "output_to_operand_aliasing": _check_aliasing,
+    "parameter_replication": _check_replication,
+    "replica_groups": check_groups,
+    "result_accuracy": _check_accuracy,
+    "sharding": lambda cursor: check_sharding(cursor, check_metadata),
+    "slice_sizes": _check_lists,
+    "source_target_pairs": _check_pairs,
+    "statistics": _check_statistics,
+}

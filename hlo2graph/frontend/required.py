@@ -30,6 +30,9 @@ def missing(opcode: str, attrs: Mapping[str, Attribute], operands: int) -> str |
         return f"{opcode} needs the attribute {min(lacking)}"
     if opcode == "conditional":
         return _missing_branches(attrs)
+    algorithm = attrs.get("algorithm")
+    if algorithm and str(algorithm).startswith("rng") is not opcode.startswith("rng"):
+        return f"{opcode} has no algorithm {algorithm}"
     if attrs.get("use_global_device_ids") is True and "channel_id" not in attrs:
         return f"{opcode} has use_global_device_ids, and so needs a channel_id"
     return None

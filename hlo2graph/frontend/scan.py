@@ -6,13 +6,13 @@ import re
 
 from hlo2graph.errors import Note, ParseError, Source, Span
 
-_BLANK = re.compile(r"(?>[ \t\r\n]++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+")
+_BLANK = re.compile(r"(?>[ \t\r\n]++|//[^\r\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+")
 _PART = re.compile(
     r"""[^()\[\]{}"'/]++|(?P<string>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
-    r"""|(?P<comment>//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)|(?P<mark>.)""",
+    r"""|(?P<comment>//[^\r\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)|(?P<mark>.)""",
     re.DOTALL,
 )
-_COMMENT = re.compile(r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/")
+_COMMENT = re.compile(r"//[^\r\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/")
 _WIDEST = 40  # characters of the user's text in a message
 _PARTNER = {"(": ")", "[": "]", "{": "}"}
 

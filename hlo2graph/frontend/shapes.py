@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 
 from hlo2graph.frontend.scan import Fault, blank_comments, shown, skip_blank
 from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Layout, Shape, TupleShape
@@ -13,12 +14,27 @@ MOST_ELEMENTS = 2**63 - 1  # elements of a dimension, and of the whole array
 _ARRAY = re.compile(
     r"(?P<dtype>[A-Za-z]\w*+)\s*+\[(?P<dims>[^\[\]]*+)\](?>\s*+\{(?P<layout>[^{}]*+)\})?+", re.ASCII
 )
+_BUFFER = re.compile(r"b\s*+\(\s*+(?=[a-z])", re.ASCII)
+_S = r"\s*+"
+_INT = r"\s*+-?\d++\s*+"
+
+
+def _in_parentheses(item: str) -> str:
+    """Return the pattern of no item, or some with commas between, in parentheses."""
+    return rf"\s*+\(\s*+(?>{item}(?>,{item})*+)?+\)\s*+"
+
+
 _SUFFIX = re.compile(
-    r"\s*+(?>D\([DCS+~,\s]*+\)\s*+)?+(?>T(?>\([\d*,\s]*+\)\s*+)++)?+(?>L\([^()]++\)\s*+)?+"
-    r"(?>#\(\w++\)\s*+)?+(?>\*\(\w++\)\s*+)?+(?>E\([^()]++\)\s*+)?+(?>S\([^()]++\)\s*+)?+"
-    r"(?>SC(?>\([^()]++\)\s*+)++)?+(?>P\((?>[^()]++|\([^()]*+\))*+\)\s*+)?+(?>M\([^()]++\)\s*+)?+",
+    rf"\s*+(?>D{_in_parentheses('[DCSH]' + _S + '[+]?' + _S + '~?' + _S)})?+"
+    rf"(?>T(?>{_in_parentheses(rf'(?>{_INT}|{_S}[*]{_S})')})++)?+"
+    rf"(?>L\s*+\({_INT}\)\s*+)?+"
+    rf"(?>\#\s*+\(\s*+\w*+\s*+\)\s*+)?+(?>\*\s*+\(\s*+\w*+\s*+\)\s*+)?+"
+    rf"(?>E\s*+\({_INT}\)\s*+)?+(?>S\s*+\({_INT}\)\s*+)?+"
+    rf"(?>SC\s*+(?>\({_INT}:(?>{_INT}(?>,{_INT})*+)?+\s*+\)\s*+)++)?+"
+    rf"(?>M\s*+\({_INT}\)\s*+)?+",
     re.ASCII,
 )
+_ORDER = re.compile(r"-?\d{1,9}", re.ASCII)
 _DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++)|(?P<unbounded>\?))\s*+", re.ASCII)
 
 
@@ -48,6 +64,17 @@ class ShapeReader:
             raise Fault("unexpected text behind the shape", at, len(text))
         return shape
 
+    def braced(self, text: str) -> tuple[AnyShape, ...]:
+        """Return the shapes of `{f32[2]{0}, s32[]}`; raises Fault."""
+        text = blank_comments(text)
+        at = skip_blank(text, 0, len(text))
+        if not text.startswith("{", at):
+            raise Fault(f"expected shapes in braces, found {shown(text)}", 0, len(text))
+        shapes, at = self._list(text, at, "}", 0)
+        if text[at:].strip():
+            raise Fault("unexpected text behind the shapes", at, len(text))
+        return shapes
+
     def read_at(self, text: str, at: int) -> tuple[AnyShape, int]:
         """Return the shape that begins at `at`, and the offset behind it; raises Fault."""
         return self._read(text, at, 0)
@@ -57,6 +84,8 @@ class ShapeReader:
             if depth == DEEPEST:
                 raise Fault(f"tuples are nested more than {DEEPEST} deep", at, at + 1)
             return self._tuple(text, at, depth)
+        if buffer := _BUFFER.match(text, at):
+            return self._buffer(text, buffer.end())
         found = _ARRAY.match(text, at)
         if not found:
             raise Fault("expected a shape such as f32[2,3]", at, at + 1)
@@ -66,21 +95,39 @@ class ShapeReader:
             shape = self._known[key] = _array(found)
         return shape, found.end()
 
+    def _buffer(self, text: str, at: int) -> tuple[AnyShape, int]:
+        found = _ARRAY.match(text, at)
+        if not found:
+            raise Fault("expected an array such as f32[2,3] in the buffer b(...)", at, at + 1)
+        end = skip_blank(text, found.end(), len(text))
+        if not text.startswith(")", end):
+            raise Fault("expected ')' behind the buffer's array", end, end + 1)
+        array = _array(found)
+        if not array.dtype.size:
+            raise Fault(f"a buffer cannot hold {array.dtype}", *found.span())
+        return replace(array, is_buffer=True), end + 1
+
     def _tuple(self, text: str, at: int, depth: int) -> tuple[AnyShape, int]:
+        parts, at = self._list(text, at, ")", depth + 1)
+        return TupleShape(parts), at
+
+    def _list(self, text: str, at: int, mark: str, depth: int) -> tuple[tuple[AnyShape, ...], int]:
+        """Read the shapes between the bracket at `at` and the mark that closes it."""
         parts: list[AnyShape] = []
         end = len(text)
         at = skip_blank(text, at + 1, end)
-        while not text.startswith(")", at):
-            part, at = self._read(text, at, depth + 1)
+        while not text.startswith(mark, at):
+            part, at = self._read(text, at, depth)
             parts.append(part)
             at = skip_blank(text, at, end)
             if text.startswith(",", at):
                 comma, at = at, skip_blank(text, at + 1, end)
-                if text.startswith(")", at):
+                if text.startswith(mark, at):
                     raise Fault("expected a shape behind this ','", comma, comma + 1)
-            elif not text.startswith(")", at):
-                raise Fault("expected ',' or ')' in the tuple shape", at, at + 1)
-        return TupleShape(tuple(parts)), at + 1
+            elif not text.startswith(mark, at):
+                where = "the tuple shape" if mark == ")" else "the list of shapes"
+                raise Fault(f"expected ',' or '{mark}' in {where}", at, at + 1)
+        return tuple(parts), at + 1
 
 
 def _array(found: re.Match[str]) -> Shape:
@@ -121,14 +168,12 @@ def _layout(found: re.Match[str], rank: int) -> Layout | None:
         return None
     order, _, suffix = text.partition(":")
     parts = [part.strip() for part in order.split(",")] if order.strip() else []
-    if not all(part.isdecimal() and part.isascii() and len(part) < 10 for part in parts):
+    if not all(_ORDER.fullmatch(part) for part in parts):
         raise Fault(
             f"expected dimension numbers in the layout, found {shown(order)}", *found.span()
         )
     numbers = tuple(int(part) for part in parts)
-    if not numbers and rank and suffix:
-        numbers = tuple(range(rank - 1, -1, -1))
-    if sorted(numbers) != list(range(rank)):
+    if len(numbers) != rank:
         raise Fault(
             f"the layout {{{order}}} is no order of the {rank} dimensions",
             found.start("layout") - 1,
@@ -137,4 +182,4 @@ def _layout(found: re.Match[str], rank: int) -> Layout | None:
     if not _SUFFIX.fullmatch(suffix):
         at = found.start("layout") + len(order) + 1
         raise Fault("expected tiles such as T(8,128), S(1) or E(4)", at, at + max(1, len(suffix)))
-    return Layout(numbers, suffix.strip())
+    return Layout(numbers, suffix.strip()) if rank or suffix.strip() else None

@@ -2,100 +2,153 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 
-from hlo2graph.frontend.scan import Fault, shown
+from hlo2graph.frontend.cursor import Cursor
+from hlo2graph.frontend.mesh import Mesh, integers, nonempty, read_iota, read_mesh, sees_mesh
+from hlo2graph.frontend.scan import Fault
 
-_STRING = r"""(?>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
-_TEXT = rf"(?>[^{{}}\"']++|{_STRING})"
-_FLAT = rf"\{{{_TEXT}*+\}}"
-_INTS = r"\d++(?>\s*+,\s*+\d++)*+"
-_TYPES = r"(?>(?:manual|replicated|maximal|unreduced|unknown)\s*+(?>,\s*+(?!\})|(?=\})))*+"
-_PART = re.compile(
-    rf"\s*+(?>"
-    rf"devices=\[\s*+(?P<tiles>{_INTS})\s*+\]\s*+"
-    rf"(?:<=\s*+\[(?P<iota>{_INTS})\](?:T\((?P<order>{_INTS})\))?+|(?P<devices>{_INTS}))"
-    rf"|device=(?P<device>\d++)"
-    rf"|last_tile_dims=\{{\s*+{_TYPES}\}}"
-    rf"|metadata=(?:{_FLAT}|\{{(?>\s++|,|{_FLAT})*+\}})"
-    rf"|(?:shard_as|shard_like)\s++\d++"
-    rf"|(?P<kind>maximal|replicated|manual|unknown|unreduced)(?![\w=])"
-    rf"|(?P<last>last_tile_dim_replicate)(?!\w)"
-    rf")\s*+",
-    re.ASCII | re.DOTALL,
+_Metadata = Callable[[Cursor], None]
+_KINDS = ("replicated", "maximal", "manual", "unknown", "unreduced")  # the first found decides
+_TYPES = ("maximal", "replicated", "manual", "unreduced")
+_PART = (
+    "a part of a sharding: replicated, maximal, manual, unknown, unreduced, device=, devices=, "
+    "last_tile_dims=, last_tile_dim_replicate, shard_as, shard_like or metadata="
 )
-_MESH = re.compile(
-    rf"\{{\s*+mesh\[[^\[\]]*+\]\s*+,(?>[^{{}}\"']++|{_STRING}|{_FLAT})*+\}}", re.ASCII | re.DOTALL
-)
-_NEXT = re.compile(r"\s*+(?P<mark>[{},])\s*+")
 
 
-def check_sharding(text: str) -> None:
-    """Raise a Fault where `text` is no sharding, single or of a tuple."""
-    if _MESH.fullmatch(text):
+def check_sharding(cursor: Cursor, metadata: _Metadata) -> None:
+    """Step over a sharding, single or of a tuple."""
+    cursor.want("{", "a sharding in braces")
+    if not (cursor.sees("{") or cursor.sees("}")):
+        _single(cursor, metadata)
         return
-    if not text.startswith("{"):
-        raise Fault(f"expected a sharding in braces, found {shown(text)}", 0, len(text))
-    inner = _NEXT.match(text, 1)
-    is_tuple = inner is not None and inner["mark"] in "{}"
-    at = _tuple(text) if is_tuple else _single(text, 0)
-    if at != len(text):
-        raise Fault(f"unexpected text behind the sharding: {shown(text[at:])}", at, len(text))
-
-
-def _tuple(text: str) -> int:
-    """Return the offset behind `{{...}, {...}}`."""
-    at = first = _skip(text, 1)
+    if cursor.eats("}"):
+        return
     while True:
-        at = _skip(text, at)
-        if at == first and text.startswith("}", at):
-            return at + 1
-        mesh = _MESH.match(text, at)
-        at = _skip(text, mesh.end() if mesh else _single(text, at))
-        if text.startswith("}", at):
-            return at + 1
-        at += 1
-        if text[at - 1 : at] != ",":
-            raise Fault("expected ',' or '}' behind a sharding of the tuple", at - 1, at)
+        cursor.want("{", "a sharding in braces")
+        _single(cursor, metadata)
+        if not cursor.eats(","):
+            break
+    cursor.want("}", "',' or '}' behind a sharding of the tuple")
 
 
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
+def _single(cursor: Cursor, metadata: _Metadata) -> None:
+    """Step over the sharding behind the '{' that begins it."""
+    if sees_mesh(cursor):
+        _named(cursor, read_mesh(cursor), metadata)
+        return
+    start = cursor.start
+    kinds: set[str] = set()
+    tiles = devices = 0
+    is_iota = False
+    while not cursor.eats("}"):
+        if cursor.text in _KINDS:
+            kinds.add(cursor.text)
+            cursor.advance()
+        elif cursor.eats("device="):
+            cursor.integer("the device's number")
+            devices = 1
+        elif cursor.eats("devices="):
+            tiles, listed = _tiles(cursor)
+            is_iota = is_iota or not listed
+            devices += listed
+        else:
+            _extra(cursor, metadata)
+    kind = next((kind for kind in _KINDS if kind in kinds), None)
+    if why := _fault(kind, tiles, devices, is_iota=is_iota):
+        raise Fault(why, start, cursor.start)
 
 
-def _single(text: str, start: int) -> int:
-    """Return the offset behind the sharding `{...}` at `start`."""
-    if not text.startswith("{", start):
-        raise Fault(f"expected a sharding in braces, found {shown(text[start:])}", start, len(text))
-    at = start + 1
-    kind: str | None = None
-    fields: dict[str, str] = {}
-    while not text.startswith("}", at):
-        part = _PART.match(text, at)
-        if not part:
-            found = shown(text[at:])
-            raise Fault(f"expected a part of a sharding, found {found}", at, max(at + 1, len(text)))
-        fields |= {name: value for name, value in part.groupdict().items() if value}
-        kind = part["kind"] or kind
-        at = part.end()
-    if why := _fault(kind, fields):
-        raise Fault(why, start, at + 1)
-    return at + 1
+def _tiles(cursor: Cursor) -> tuple[int, int]:
+    """Step over `[2,1]0,1` or `[2,1]<=[2]`; return how many dimensions and devices are written."""
+    dims = nonempty(cursor, "[", "]")
+    if cursor.eats("<="):
+        read_iota(cursor)
+        return len(dims), 0
+    return len(dims), len(integers(cursor))
 
 
-def _fault(kind: str | None, fields: dict[str, str]) -> str | None:
+def _extra(cursor: Cursor, metadata: _Metadata) -> None:
+    """Step over a part that says nothing of devices."""
+    if cursor.eats("shard_as") or cursor.eats("shard_like"):
+        cursor.integer("the number of a shard group")
+    elif cursor.eats("metadata="):
+        _metadata(cursor, metadata)
+    elif cursor.eats("last_tile_dims="):
+
+        def read() -> None:
+            if cursor.text not in _TYPES:
+                cursor.fail(" or ".join(_TYPES))
+            cursor.advance()
+
+        cursor.items("{", "}", read, "{manual, replicated, ...}")
+    elif not cursor.eats("last_tile_dim_replicate"):
+        cursor.fail(_PART)
+
+
+def _metadata(cursor: Cursor, metadata: _Metadata) -> None:
+    """Step over metadata, or a list of them."""
+    start = cursor.start
+    cursor.want("{", "metadata in braces")
+    is_list = cursor.sees("{")
+    cursor.jump(start)
+    if is_list:
+        cursor.items("{", "}", lambda: metadata(cursor), "metadata in braces")
+    else:
+        metadata(cursor)
+
+
+def _fault(kind: str | None, tiles: int, devices: int, *, is_iota: bool) -> str | None:
     """Say why the parts of a sharding do not go together, or None."""
-    placed = "device" in fields or "tiles" in fields
     if kind == "maximal":
-        return None if placed else "a maximal sharding has one device"
+        return None if devices == 1 else "a maximal sharding has one device"
     if kind:
-        return f"a sharding that is {kind} has no devices" if placed else None
-    if "tiles" not in fields:
+        return f"a sharding that is {kind} has no devices" if devices else None
+    if not tiles:
         return "expected a sharding's tiles: devices=[2,1]0,1"
-    if "iota" in fields:
-        if ("," in fields["iota"]) != ("order" in fields):
-            return "devices in several dimensions, and those alone, have an order T(...)"
-        return None
-    return None if "," in fields["devices"] else "a tiled sharding has more than one device"
+    return None if is_iota or devices > 1 else "a tiled sharding has more than one device"
+
+
+def _named(cursor: Cursor, mesh: Mesh, metadata: _Metadata) -> None:
+    """Step over what follows the mesh of a sharding by axes."""
+    if mesh.is_maximal:
+        _last_metadata(cursor, metadata)
+        return
+    cursor.eats(",")
+    if cursor.text in ("replicated", "unreduced", "manual"):
+        cursor.advance()
+        _last_metadata(cursor, metadata)
+        return
+    cursor.items("[", "]", lambda: _dimension(cursor, mesh), "[{axes}, ...] or replicated")
+    while not cursor.eats("}"):
+        cursor.want(",", "',' or '}'")
+        if cursor.text in ("replicated=", "unreduced=", "manual="):
+            cursor.advance()
+            mesh.axes(cursor)
+        elif cursor.eats("metadata="):
+            _metadata(cursor, metadata)
+        else:
+            cursor.fail("replicated=, unreduced=, manual= or metadata=")
+
+
+def _last_metadata(cursor: Cursor, metadata: _Metadata) -> None:
+    if cursor.eats(","):
+        cursor.want("metadata=")
+        _metadata(cursor, metadata)
+    cursor.want("}", "',' and metadata=, or '}'")
+
+
+def _dimension(cursor: Cursor, mesh: Mesh) -> None:
+    """Step over the axes of one dimension: `{'x', 'y'}`, `{'x', ?}`."""
+    is_open = False
+
+    def read() -> None:
+        nonlocal is_open
+        if is_open:
+            cursor.fail("'}' behind '?'")
+        is_open = cursor.eats("?")
+        if not is_open:
+            mesh.axis(cursor)
+
+    cursor.items("{", "}", read, "the axes of a dimension in braces")

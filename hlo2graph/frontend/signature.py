@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 
-from hlo2graph.frontend.lexer import ID, W
+from hlo2graph.frontend.lexer import ID
+from hlo2graph.frontend.names import RESERVED
 from hlo2graph.frontend.scan import Fault, blank_comments, skip_blank
 from hlo2graph.frontend.shapes import ShapeReader
 from hlo2graph.hlo import AnyShape
 
-_NAME = re.compile(rf"%?{ID}{W}:", re.ASCII)
+_NAME = re.compile(rf"%{ID}|{ID}:?+", re.ASCII)
+_SHAPE = re.compile(r"[A-Za-z(]")
 
 
 def result_shape(text: str, shapes: ShapeReader) -> tuple[AnyShape, int]:
@@ -25,12 +27,15 @@ def result_shape(text: str, shapes: ShapeReader) -> tuple[AnyShape, int]:
     at = _skip(text, 1)
     while not text.startswith(")", at):
         name = _NAME.match(text, at)
-        if not name:
-            raise Fault("expected a parameter 'name: shape'", at, at + 1)
-        _, at = shapes.read_at(text, _skip(text, name.end()))
+        behind = _skip(text, name.end()) if name else at
+        if not name or name.group() in RESERVED or not _SHAPE.match(text, behind):
+            raise Fault("expected a parameter 'name: shape'", at, max(at + 1, behind))
+        _, at = shapes.read_at(text, behind)
         at = _skip(text, at)
         if text.startswith(",", at):
-            at = _skip(text, at + 1)
+            comma, at = at, _skip(text, at + 1)
+            if text.startswith(")", at):
+                raise Fault("expected a parameter behind this ','", comma, comma + 1)
         elif not text.startswith(")", at):
             raise Fault("expected ',' or ')' behind the parameter", at, at + 1)
     start = _skip(text, text.index("->", at) + 2)

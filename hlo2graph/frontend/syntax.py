@@ -92,13 +92,21 @@ class _Nodes:
 
     @staticmethod
     def arguments(children: list[Any]) -> list[Any]:
-        return children[::2]
+        return [child for child in children if child.__class__ is CallNode or child.type != "COMMA"]
 
     @staticmethod
     def instruction(children: list[Any]) -> InstructionNode:
         if children[0].type == "ROOT":
             return InstructionNode(children[0], children[1], children[2], children[3:])
         return InstructionNode(None, children[0], children[1], children[2:])
+
+    @staticmethod
+    def single(children: list[Any]) -> InstructionNode:
+        if len(children) == 1:
+            return children[0]  # type: ignore[no-any-return]
+        shape, opcode, arguments, close, *attributes = children
+        call = CallNode(shape, opcode, arguments, close.start + 1)
+        return InstructionNode(None, Token("RESULT", "_", shape.start), call, attributes)
 
     @staticmethod
     def attribute(children: list[Any]) -> NestedNode:
@@ -135,12 +143,13 @@ def _is(child: object, kind: str) -> bool:
 
 
 @cache
-def _parser() -> Lark:
+def _parser(start: str) -> Lark:
+    """Return a parser of one rule alone: with several, they share what they expect in errors."""
     return Lark(
         read_grammar("hlo.lark"),
         parser="lalr",
         lexer=HloLexer,
-        start=["module", "computations"],
+        start=start,
         transformer=_Nodes(),
     )
 
@@ -150,6 +159,11 @@ def read_module(region: Region) -> ModuleNode:
     return _read(region, "module")  # type: ignore[no-any-return]
 
 
+def read_instruction(region: Region) -> InstructionNode:
+    """Return the tree of a single instruction; raises ParseError."""
+    return _read(region, "single")  # type: ignore[no-any-return]
+
+
 def read_computations(region: Region) -> list[ComputationNode]:
     """Return the trees of computations alone; raises ParseError."""
     return _read(region, "computations")  # type: ignore[no-any-return]
@@ -157,7 +171,7 @@ def read_computations(region: Region) -> list[ComputationNode]:
 
 def _read(region: Region, start: str) -> Any:  # noqa: ANN401
     try:
-        return _parser().parse(region, start=start)
+        return _parser(start).parse(region)
     except Fault as fault:
         raise fault.located(region.source) from None
     except UnexpectedToken as error:

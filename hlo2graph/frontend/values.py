@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from math import isinf
 
+from hlo2graph.frontend.cursor import Cursor, int64
 from hlo2graph.frontend.raw import check_raw
-from hlo2graph.frontend.scan import Fault, blank_comments, closing, shown, skip_blank
+from hlo2graph.frontend.scan import Fault, shown
 from hlo2graph.frontend.shapes import ShapeReader
 from hlo2graph.frontend.words import WORDS, choose
 from hlo2graph.hlo import (
@@ -21,17 +22,7 @@ from hlo2graph.hlo import (
     WindowDim,
 )
 
-_NUMBER = re.compile(r"-?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf|nan", re.ASCII)
-_INT = re.compile(r"-?\d+", re.ASCII)
-_NAME = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*+)")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
-_STRING = re.compile(r"""(["'])((?>[^"'\\]++|\\.|(?!\1)["'])*+)\1""", re.DOTALL)
-_LABELS = re.compile(r"([0-9bf?]*)_([0-9io?]*)->([0-9bf?]*)")
-_SLICE = re.compile(r"\[\s*(\d+)\s*:\s*(\d+)\s*(?::\s*(\d+)\s*)?\]", re.ASCII)
-_PAD = re.compile(r"(-?\d+)_(-?\d+)(?:_(\d+))?", re.ASCII)
-_WINDOW = re.compile(r"(\w+)=(\S+)")
-_PAIRS = re.compile(r"\{\s*+\{")  # a list for each pair of a collective-permute
-_LONGEST_INT = 20  # characters of a number of 64 bits
+_LARGEST_F32 = 3.4028234663852886e38
 
 
 def read_value(name: str, text: str, shapes: ShapeReader) -> Attribute:
@@ -41,214 +32,181 @@ def read_value(name: str, text: str, shapes: ShapeReader) -> Attribute:
         Fault: it is not of the name's kind; offsets are those in `text`.
     """
     kind = KINDS[name]
-    if kind is AttrKind.RAW:
-        check_raw(name, blank_comments(text).strip())
-        return Raw(text)
-    if kind is AttrKind.WORD and name in WORDS:
-        return choose(name, blank_comments(text).rstrip())
-    if name == "slice_sizes" and _PAIRS.match(text):
-        check_raw(name, blank_comments(text).strip())
+    if kind is AttrKind.RAW or (name == "slice_sizes" and _is_list_of_lists(text)):
+        check_raw(name, text)
         return Raw(text)
     if kind is AttrKind.SHAPE:
         return shapes(text)
     if kind is AttrKind.SHAPES:
-        return tuple(shapes(part) for part in _split(text))
-    if kind is not AttrKind.STRING:
-        text = blank_comments(text)
-    return _READERS[kind](text.rstrip())
+        return shapes.braced(text)
+    cursor = Cursor(text)
+    if kind is AttrKind.WORD and name in WORDS:
+        value: Attribute = choose(name, cursor)
+    else:
+        value = _READERS[kind](cursor)
+    cursor.done()
+    return value
 
 
-def integer(text: str) -> int:
-    """Return the 64-bit integer written as `text`."""
-    if not _INT.fullmatch(text) or len(text) > _LONGEST_INT:
-        raise Fault(f"expected an integer, found {shown(text)}", 0, max(1, len(text)))
-    return int(text)
+def _is_list_of_lists(text: str) -> bool:
+    cursor = Cursor(text)
+    return cursor.eats("{") and cursor.sees("{")
 
 
-def _float(text: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        raise Fault(f"expected a number, found {shown(text)}", 0, len(text))
-    return float(text)
+def _float(cursor: Cursor) -> float:
+    start = cursor.start
+    value = cursor.decimal()
+    if isinf(value) or abs(value) > _LARGEST_F32:
+        raise Fault("the number is out of the range of f32", start, start + 1)
+    return value
 
 
-def _bool(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise Fault(f"expected true or false, found {shown(text)}", 0, len(text))
-    return text == "true"
+def _bool(cursor: Cursor) -> bool:
+    if not cursor.sees("true") and not cursor.sees("false"):
+        cursor.fail("true or false")
+    value = cursor.sees("true")
+    cursor.advance()
+    return value
 
 
-def _word(text: str) -> str:
-    if not _WORD.fullmatch(text):
-        raise Fault(f"expected a word, found {shown(text)}", 0, len(text))
-    return text
+def _word(cursor: Cursor) -> str:
+    return cursor.take("word", "a word")
 
 
-def _string(text: str) -> str:
-    found = _STRING.fullmatch(text)
-    if not found:
-        raise Fault(f"expected a string in quotes, found {shown(text)}", 0, len(text))
-    return unescape(found[2])
+def _ints(cursor: Cursor) -> tuple[int, ...]:
+    return tuple(cursor.items("{", "}", cursor.integer, "integers in braces"))
 
 
-def unescape(text: str) -> str:
-    r"""Undo C escapes: `\"`, `\\`, `\n`, `\x41`, `\101`."""
-    if "\\" not in text:
-        return text
-    raw = text.encode("utf-8", "surrogateescape")
-    return _ESCAPE.sub(_unescaped, raw).decode("utf-8", "surrogateescape")
+def _computation(cursor: Cursor) -> str:
+    return cursor.name("a computation's name")
 
 
-_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
-_ESCAPED = dict(zip(b"ntrabfv", b"\n\t\r\a\b\f\v", strict=True))
+def _computations(cursor: Cursor) -> tuple[str, ...]:
+    what = "computations in braces"
+    return tuple(cursor.items("{", "}", lambda: _computation(cursor), what))
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    octal, hexadecimal, other = found.groups()
-    if other is not None:
-        return bytes([_ESCAPED.get(other[0], other[0])])
-    return bytes([int(octal, 8) & 0xFF if octal else int(hexadecimal, 16)])
+def _instructions(cursor: Cursor) -> tuple[str, ...]:
+    def read() -> str:
+        return cursor.name("an instruction's name")
+
+    cursor.want("{", "instructions in braces")
+    names = [read()]
+    while cursor.eats(","):
+        names.append(read())
+    cursor.want("}", "',' or '}'")
+    return tuple(names)
 
 
-def _ints(text: str) -> tuple[int, ...]:
-    if not (text.startswith("{") and text.endswith("}")):
-        raise Fault(f"expected integers in braces, found {shown(text)}", 0, len(text))
-    return tuple(integer(part.strip()) for part in _items(text))
+def _dim_labels(cursor: Cursor) -> DimLabels:
+    start = cursor.start
+    text = cursor.take("labels", "labels such as b01f_01io->b01f")
+    lhs, _, rest = text.partition("_")
+    rhs, _, out = rest.partition("->")
+    for labels, letters in ((lhs, "bf"), (rhs, "io"), (out, "bf")):
+        marks = [label for label in labels if label != "?"]
+        spatial = sorted(label for label in marks if label not in letters)
+        wanted = [str(number) for number in range(len(spatial))]
+        if len(set(marks)) < len(marks) or spatial != wanted:
+            message = f"the labels {labels} do not number the spatial dimensions from 0, each once"
+            raise Fault(message, start, start + len(text))
+    if len({sum(label.isdigit() for label in labels) for labels in (lhs, rhs, out)}) > 1:
+        message = "lhs, rhs and result have different numbers of spatial dimensions"
+        raise Fault(message, start, start + len(text))
+    return DimLabels(lhs, rhs, out)
 
 
-def _computation(text: str) -> str:
-    return _name(text, "a computation's name")
+def _padding(cursor: Cursor) -> tuple[PaddingDim, ...]:
+    start = cursor.start
+    text = cursor.take("padding", "padding such as 0_1x2_2_1")
+    rows = [[_part(number, start) for number in part.split("_")] for part in text.split("x")]
+    return tuple(PaddingDim(*row) for row in rows)
 
 
-def _name(text: str, what: str) -> str:
-    found = _NAME.fullmatch(text)
-    if not found:
-        raise Fault(f"expected {what}, found {shown(text)}", 0, len(text))
-    return found[1]
+def _slice(cursor: Cursor) -> tuple[SliceDim, ...]:
+    what = "ranges in braces, such as {[0:4], [1:9:2]}"
+    return tuple(cursor.items("{", "}", lambda: _range(cursor), what))
 
 
-def _names(what: str) -> Callable[[str], tuple[str, ...]]:
-    def read(text: str) -> tuple[str, ...]:
-        if not text.startswith("{"):
-            raise Fault(f"expected {what}s in braces, found {shown(text)}", 0, len(text))
-        return tuple(_name(part.strip(), f"{what}'s name") for part in _items(text))
-
-    return read
-
-
-def _dim_labels(text: str) -> DimLabels:
-    found = _LABELS.fullmatch(text)
-    if not found:
-        raise Fault(f"expected labels such as b01f_01io->b01f, found {shown(text)}", 0, len(text))
-    return DimLabels(*found.groups())
+def _range(cursor: Cursor) -> SliceDim:
+    cursor.want("[", "ranges such as {[0:4], [1:9:2]}")
+    numbers = [cursor.integer()]
+    cursor.want(":", "':' behind the start")
+    numbers.append(cursor.integer())
+    if cursor.eats(":"):
+        numbers.append(cursor.integer())
+    cursor.want("]", "':' or ']' behind the limit")
+    return SliceDim(*numbers)
 
 
-def _padding(text: str) -> tuple[PaddingDim, ...]:
-    dims = []
-    for part in text.split("x") if text else ():
-        found = _PAD.fullmatch(part)
-        if not found:
-            raise Fault(f"expected padding such as 0_1x2_2_1, found {shown(text)}", 0, len(text))
-        low, high, interior = found.groups()
-        dims.append(PaddingDim(integer(low), integer(high), integer(interior or "0")))
-    return tuple(dims)
+def _window(cursor: Cursor) -> Window:
+    cursor.want("{", "a window in braces")
+    fields: dict[str, list[tuple[int, ...]]] = {}
+    start = cursor.start
+    while not cursor.eats("}"):
+        at, end = cursor.start, cursor.end
+        name = cursor.key(_WINDOW_FIELD)
+        if name not in _DEFAULTS or name in fields:
+            raise Fault(f"expected {_WINDOW_FIELD}, found {shown(name + '=')}", at, end)
+        fields[name] = _window_field(name, cursor)
+    rank = len(fields.get("size", ()))
+    sized = {len(values) for name, values in fields.items() if name != "rhs_reversal" or rank}
+    if sized - {rank}:
+        message = "a window's fields must have one number for each dimension of its size"
+        raise Fault(message, start, cursor.end)
+    columns = [fields.get(name, [default] * rank) for name, default in _DEFAULTS.items()]
+    return Window(tuple(_window_dim(row) for row in zip(*columns, strict=False)))
 
 
-def _slice(text: str) -> tuple[SliceDim, ...]:
-    if not (text.startswith("{") and text.endswith("}")):
-        raise Fault(f"expected ranges in braces, found {shown(text)}", 0, len(text))
-    dims = []
-    for part in _items(text):
-        found = _SLICE.fullmatch(part.strip())
-        if not found:
-            raise Fault(
-                f"expected ranges such as {{[0:4], [1:9:2]}}, found {shown(text)}", 0, len(text)
-            )
-        start, limit, stride = found.groups()
-        dims.append(SliceDim(integer(start), integer(limit), integer(stride or "1")))
-    return tuple(dims)
+_DEFAULTS: dict[str, tuple[int, ...]] = {
+    "size": (1,),
+    "stride": (1,),
+    "pad": (0, 0),
+    "lhs_dilate": (1,),
+    "rhs_dilate": (1,),
+    "rhs_reversal": (0,),
+}
+_WINDOW_FIELD = "a window's size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal, each once"
 
 
-def _window(text: str) -> Window:
-    if not (text.startswith("{") and text.endswith("}")):
-        raise Fault(f"expected a window in braces, found {shown(text)}", 0, len(text))
-    fields: dict[str, list[str]] = {}
-    for part in text[1:-1].split():
-        found = _WINDOW.fullmatch(part)
-        if not found or found[1] not in _WINDOW_FIELDS or found[1] in fields:
-            raise Fault(
-                f"expected a window's size, stride, pad, lhs_dilate, rhs_dilate or "
-                f"rhs_reversal, each once, found {shown(part)}",
-                0,
-                len(text),
-            )
-        fields[found[1]] = found[2].split("x")
-    ranks = {len(values) for values in fields.values()}
-    if len(ranks) > 1 or (fields and "size" not in fields):
-        raise Fault(
-            "a window's fields must have one number for each dimension of its size", 0, len(text)
-        )
-    return Window(tuple(_window_dim(fields, i) for i in range(ranks.pop() if ranks else 0)))
+def _window_field(name: str, cursor: Cursor) -> list[tuple[int, ...]]:
+    """Read the numbers of each dimension: a low and a high pad, or one number."""
+    start, end = cursor.start, cursor.end
+    if name != "pad" and cursor.kind == "integer":
+        return [(cursor.integer(),)]
+    if name == "pad":
+        parts = cursor.take("padding", "a pad such as 1_1x0_2").split("x")
+    else:
+        parts = cursor.take("sizes", "numbers such as 3x3").split("x")
+    numbers = [tuple(_part(number, start) for number in part.split("_")) for part in parts]
+    if any(len(row) != len(_DEFAULTS[name]) for row in numbers):
+        raise Fault("expected a low and a high pad, such as 1_1", start, end)
+    return numbers
 
 
-_WINDOW_FIELDS = frozenset({"size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"})
+def _window_dim(row: tuple[tuple[int, ...], ...]) -> WindowDim:
+    (size,), (stride,), (low, high), (lhs,), (rhs,), (reversal,) = row
+    return WindowDim(size, stride, low, high, lhs, rhs, reversal == 1)
 
 
-def _window_dim(fields: dict[str, list[str]], i: int) -> WindowDim:
-    def number(field: str, default: int) -> int:
-        return integer(fields[field][i]) if field in fields else default
-
-    pad = _PAD.fullmatch(fields["pad"][i]) if "pad" in fields else None
-    if "pad" in fields and (not pad or pad[3]):
-        raise Fault(f"expected a pad such as 1_1, found {shown(fields['pad'][i])}", 0, 1)
-    return WindowDim(
-        number("size", 1),
-        number("stride", 1),
-        integer(pad[1]) if pad else 0,
-        integer(pad[2]) if pad else 0,
-        number("lhs_dilate", 1),
-        number("rhs_dilate", 1),
-        bool(number("rhs_reversal", 0)),
-    )
+def _part(text: str, at: int) -> int:
+    """Return a number that is a part of a token, and so does not wrap around."""
+    value = int64(text, at)
+    if (value < 0) is not text.startswith("-") and value:
+        raise Fault(f"{shown(text)} is out of the range of 64 bits", at, at + len(text))
+    return value
 
 
-def _items(text: str) -> list[str]:
-    """Split `{a, b}`, whose items hold no comma, into its items."""
-    if not (text.startswith("{") and text.endswith("}") and len(text) > 1):
-        raise Fault(f"expected a list in braces, found {shown(text)}", 0, len(text))
-    body = text[1:-1].strip()
-    return body.split(",") if body else []
-
-
-def _split(text: str) -> list[str]:
-    """Split `{a, b}` at the commas that stand in no inner bracket."""
-    if not text.startswith("{") or closing(text, 0, len(text)) != len(text):
-        raise Fault(f"expected shapes in braces, found {shown(text)}", 0, len(text))
-    parts: list[str] = []
-    start = at = skip_blank(text, 1, len(text))
-    last = len(text) - 1
-    while at < last:
-        if text[at] in "([{":
-            at = closing(text, at, last)
-        elif text[at] == ",":
-            parts.append(text[start:at])
-            start = at = at + 1
-        else:
-            at += 1
-    if text[start:last].strip():
-        parts.append(text[start:last])
-    return parts
-
-
-_READERS: dict[AttrKind, Callable[[str], Attribute]] = {
-    AttrKind.INT: integer,
+_READERS: dict[AttrKind, Callable[[Cursor], Attribute]] = {
+    AttrKind.INT: Cursor.integer,
     AttrKind.FLOAT: _float,
     AttrKind.BOOL: _bool,
     AttrKind.WORD: _word,
-    AttrKind.STRING: _string,
+    AttrKind.STRING: Cursor.string,
     AttrKind.INTS: _ints,
     AttrKind.COMPUTATION: _computation,
-    AttrKind.COMPUTATIONS: _names("computation"),
-    AttrKind.INSTRUCTIONS: _names("instruction"),
+    AttrKind.COMPUTATIONS: _computations,
+    AttrKind.INSTRUCTIONS: _instructions,
     AttrKind.WINDOW: _window,
     AttrKind.DIM_LABELS: _dim_labels,
     AttrKind.PADDING: _padding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from hlo2graph.frontend.scan import Fault, shown
+from hlo2graph.frontend.cursor import Cursor
 
 _DOT = (
     "any_f8_any_f8_f32 any_f8_any_f8_f32_fast_accum "
@@ -22,21 +22,35 @@ WORDS: dict[str, tuple[str, ...]] = {
     "distribution": ("rng_invalid", "rng_uniform", "rng_normal"),
     "fft_type": ("FFT", "IFFT", "RFFT", "IRFFT"),
     "kind": ("kLoop", "kInput", "kOutput", "kCustom"),
+    "mode": ("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id"),
+    "operand_precision": ("default", "high", "highest"),
     "padding_type": ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"),
+    "result_accuracy": ("default", "highest"),
     "schedule": ("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"),
     "transpose_a": ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     "type": ("FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
 }
-_ANY_CASE = frozenset({"algorithm", "api_version", "distribution", "schedule", "transpose_a"})
+_ANY_CASE = frozenset(
+    {
+        "algorithm",
+        "api_version",
+        "distribution",
+        "operand_precision",
+        "result_accuracy",
+        "schedule",
+        "transpose_a",
+    }
+)
 
 
-def choose(name: str, text: str) -> str:
-    """Return the word `text` of attribute `name`, in its usual case; raises Fault."""
+def choose(name: str, cursor: Cursor) -> str:
+    """Read a word of attribute `name`, and return it in its usual case; raises Fault."""
     words = WORDS[name]
-    word = text
+    written = word = cursor.text
     if name in _ANY_CASE:
-        word = text.upper() if words[0].isupper() else text.lower()
-    if word in words:
-        return word
-    near = difflib.get_close_matches(text, words, 3) or words[:6]
-    raise Fault(f"expected {' or '.join(near)}, found {shown(text)}", 0, max(1, len(text)))
+        word = written.upper() if words[0].isupper() else written.lower()
+    if cursor.kind != "word" or word not in words:
+        near = difflib.get_close_matches(written, words, 3) or words[:6]
+        cursor.fail(" or ".join(near))
+    cursor.advance()
+    return word

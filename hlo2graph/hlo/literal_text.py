@@ -15,6 +15,7 @@ from hlo2graph.hlo.floats import MANTISSA_BITS
 from hlo2graph.hlo.literal import AnyLiteral
 
 _Array: TypeAlias = np.ndarray[Any, Any]
+_LARGEST_WHOLE = 2.0**63
 
 
 def format_literal(literal: AnyLiteral) -> str:
@@ -54,8 +55,11 @@ def _floats(flat: _Array, dtype: DType) -> list[str]:
 
 
 def _trimmed(text: str) -> str:
-    """Return the shortest text of the same number; `-0.0` stays as it is."""
-    if "e+" in text and (value := float(text)).is_integer():
+    """Return the shortest text of the same number; `-0.0` stays as it is.
+
+    XLA reads whole numbers as integers of 64 bits.
+    """
+    if "e+" in text and (value := float(text)).is_integer() and abs(value) < _LARGEST_WHOLE:
         whole = str(int(value))
         return whole if len(whole) <= len(text) else text
     return text.removesuffix(".0") if text != "-0.0" else text

@@ -33,13 +33,15 @@ class Layout:
 class Shape:
     """An array's element type, dimensions and, where written, layout.
 
-    `dynamic` names the dimensions written `<=N`; `dims` then holds the bound.
+    `dynamic` names the dimensions written `<=N`; `dims` then holds the bound. A buffer, written
+    `b(f32[4])`, is an array whose place in memory is a value too.
     """
 
     dtype: DType
     dims: tuple[int, ...] = ()
     layout: Layout | None = None
     dynamic: tuple[int, ...] = ()
+    is_buffer: bool = False
     elements: int = field(init=False, compare=False, repr=False, default=0)  # in the whole array
     size: int = field(init=False, compare=False, repr=False, default=0)  # bytes in memory
 
@@ -49,10 +51,14 @@ class Shape:
         object.__setattr__(self, "size", count * self.dtype.size)
 
     def __str__(self) -> str:
-        return f"{self.without_layout_text()}{self.layout or ''}"
+        array = f"{self._array()}{self.layout or ''}"
+        return f"b({array})" if self.is_buffer else array
 
     def without_layout_text(self) -> str:
         """Return the shape as text, layout left out, as computation signatures have it."""
+        return f"b({self._array()})" if self.is_buffer else self._array()
+
+    def _array(self) -> str:
         if self.dtype.name == "token":
             return "token[]"
         dims = (
@@ -86,7 +92,12 @@ class Shape:
 
     def compatible(self, other: AnyShape) -> bool:
         """Same element type and dimensions; layouts may differ."""
-        return isinstance(other, Shape) and self.dtype is other.dtype and self.dims == other.dims
+        return (
+            isinstance(other, Shape)
+            and self.dtype is other.dtype
+            and self.dims == other.dims
+            and self.is_buffer is other.is_buffer
+        )
 
     def leaves(self) -> Iterator[Shape]:
         """Yield the array shapes inside, in order: here just this one."""
