@@ -12,7 +12,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	$(shell $(p) -c 'import sys; print("$(p)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test golden fmt lint types check corpus gpu bench-gpu bench fuzz venv clean
+.PHONY: help run test golden fmt lint types check corpus gpu bench-gpu forms-gpu bench fuzz venv clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ gpu: $(VENV)/.developing ## On a GPU: tests, then the suite over samples (CORPUS
 
 bench-gpu: $(VENV)/.developing ## On a GPU: measure beside XLA (CORPUS="DIR ..."; needs jax for CUDA)
 	$(BIN)/python -m tests.gpu.bench $(CORPUS)
+
+forms-gpu: $(VENV)/.developing ## On a GPU: measure each kernel form beside a copy (ONLY="WORD ...")
+	$(BIN)/python -m tests.gpu.forms --only $(ONLY)
 
 bench: $(VENV)/.developing ## Measure how cost grows with program size
 	$(BIN)/python tests/bench/scale.py

@@ -53,14 +53,14 @@ def widened(
 
 
 def _mostly_merges(wide: Lanes, signature: Signature, count: int) -> bool:
-    """Tell whether at least half of the accesses of large arrays take all lanes at once."""
+    """Tell whether more than half of the accesses of large arrays take all lanes at once."""
     large = {f"p{k}" for k, s in enumerate(signature.parameters) if s.elements * FEW >= count}
     found = [
         access.merges and access.array not in signature.misaligned
         for access in wide.accesses
         if access.array in large or access.array.startswith("r")
     ]
-    return 2 * sum(found) >= len(found)
+    return 2 * sum(found) > len(found)
 
 
 def _most_alive(lines: Sequence[str]) -> int:
