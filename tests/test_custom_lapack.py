@@ -1,6 +1,9 @@
-"""LAPACK calls that JAX makes on the CPU, against JAX's own results."""
+"""Linear algebra calls that JAX makes on the CPU and on the GPU, against JAX's own results."""
 
 from __future__ import annotations
+
+from functools import cache
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -9,88 +12,85 @@ import numpy as np
 import pytest
 from agreement import arguments_of, leaves, module, refused
 from jax.lax import linalg as lax_linalg
+from lapack_programs import PROGRAMS, TYPES, definite, lowered, matrix, same_up_to_phase
 from needs import needs_gxx
 
 import hlo2graph
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
+from hlo2graph.inspect.compare import same_bits
 from tests.emulation import EmulatedExecutable, Kernels
 
-TYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
 
-
-def matrix(dtype: str, *dims: int, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng([seed, *dims])
-    drawn = rng.standard_normal(dims)
-    held = drawn + 1j * rng.standard_normal(dims) if dtype[0] == "c" else drawn
-    return held.astype(TYPES[dtype])
-
-
-def definite(dtype: str) -> np.ndarray:
-    a = matrix(dtype, 4, 4)
-    return np.stack([a @ a.conj().T + 4 * np.eye(4, dtype=a.dtype)] * 2)
-
-
-def results_of(function, *arguments) -> list[np.ndarray]:
+def results_of(function, *arguments, platform: str = "cpu") -> list[np.ndarray]:
     """Return what a JAX function's program gives here."""
-    lowered = jax.jit(function).lower(*arguments).compiler_ir("hlo").as_hlo_text()
-    got = hlo2graph.compile(hlo2graph.parse(lowered), backend="host")(*arguments)
+    text = lowered(function, arguments, platform)
+    got = hlo2graph.compile(hlo2graph.parse(text), backend="host")(*arguments)
     return leaves(tuple(got) if isinstance(got, tuple | list) else got)
 
 
-BAD = np.diag([1.0, 2.0, -1.0, 3.0])
-PROGRAMS = {
-    "cholesky": lambda t: (jnp.linalg.cholesky, definite(t)),
-    "cholesky-upper": lambda t: (lambda a: jnp.linalg.cholesky(a, upper=True), definite(t)),
-    "cholesky-indefinite": lambda t: (jnp.linalg.cholesky, BAD.astype(TYPES[t])),
-    "solve": lambda t: (jnp.linalg.solve, definite(t), matrix(t, 2, 4, 3)),
-    "inv": lambda t: (jnp.linalg.inv, matrix(t, 4, 4)),
-    "inv-singular": lambda t: (jnp.linalg.inv, np.zeros((3, 3), TYPES[t])),
-    "slogdet": lambda t: (jnp.linalg.slogdet, matrix(t, 5, 5)),
-    "lu-tall": lambda t: (lax_linalg.lu, matrix(t, 2, 5, 3)),
-    "lu-wide": lambda t: (lax_linalg.lu, matrix(t, 3, 5)),
-    "expm": lambda t: (scipy_linalg.expm, matrix(t, 3, 3)),
-    "qr": lambda t: (jnp.linalg.qr, matrix(t, 2, 5, 3)),
-    "qr-complete": lambda t: (lambda a: jnp.linalg.qr(a, "complete"), matrix(t, 5, 3)),
-    "qr-wide": lambda t: (jnp.linalg.qr, matrix(t, 3, 5)),
-    "eigh": lambda t: (jnp.linalg.eigh, definite(t)[0]),
-    "eigh-upper": lambda t: (lambda a: lax_linalg.eigh(a, lower=False), definite(t)[0]),
-    "eigvalsh-nan": lambda t: (jnp.linalg.eigvalsh, definite(t) * np.float32(np.nan)),
-    "svd": lambda t: (lambda a: jnp.linalg.svd(a, full_matrices=False), matrix(t, 2, 5, 3)),
-    "svd-full": lambda t: (jnp.linalg.svd, matrix(t, 3, 4)),
-    "svd-values": lambda t: (lambda a: jnp.linalg.svd(a, compute_uv=False), matrix(t, 4, 3)),
-    "svd-nan": lambda t: (jnp.linalg.svd, matrix(t, 4, 3) * np.float32(np.nan)),
-    "tridiagonal": lambda t: (
-        lax_linalg.tridiagonal_solve,
-        *(matrix(t, 6, seed=k) for k in range(3)),
-        matrix(t, 6, 2),
-    ),
-    "triangular": lambda t: (
-        lambda a, b: lax_linalg.triangular_solve(a, b, conjugate_a=True, transpose_a=True),
-        definite(t)[0],
-        matrix(t, 2, 4),
-    ),
-    "triangular-unit": lambda t: (
-        lambda a, b: lax_linalg.triangular_solve(a, b, left_side=True, unit_diagonal=True),
-        definite(t)[0],
-        matrix(t, 4, 2),
-    ),
-}
+ON_GPU = [name for name in PROGRAMS if name != "hessenberg"]  # JAX has none there
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_linear_algebra_is_jaxs(name, dtype):
-    """Eigenvectors and singular vectors are given up to a factor of size 1."""
-    tolerance = 5e-3 if dtype in ("f32", "c64") else 1e-8
-    shown = np.abs if name.startswith(("eig", "svd")) else np.asarray
+@pytest.mark.parametrize(
+    ("platform", "name"),
+    [*(("cpu", name) for name in PROGRAMS), *(("cuda", name) for name in ON_GPU)],
+)
+def test_linear_algebra_is_jaxs(platform, name, dtype):
     with jax.enable_x64(True):
         function, *arguments = PROGRAMS[name](dtype)
-        got, want = results_of(function, *arguments), jax.jit(function)(*arguments)
-    for ours, theirs in zip(got, jax.tree.leaves(want), strict=True):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_allclose(shown(ours), shown(theirs), rtol=tolerance, atol=tolerance)
+        got = results_of(function, *arguments, platform=platform)
+        want = jax.jit(function)(*arguments)
+    same_up_to_phase(name, dtype, got, want)
+
+
+@cache
+def device_programs(platform: str):
+    """Return plans for the device, their kernels in one library, and arguments."""
+    found = {}
+    with jax.enable_x64(True):
+        for dtype, name in product(("f32", "c128"), PROGRAMS if platform == "cpu" else ON_GPU):
+            function, *arguments = PROGRAMS[name](dtype)
+            plan = hlo2graph.plan(lowered(function, tuple(arguments), platform), target="sm_90")
+            check_support(plan)
+            found[dtype, name] = plan, arguments
+    return found, Kernels([plan for plan, _ in found.values()])
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("dtype", ["f32", "c128"])
+@pytest.mark.parametrize(
+    ("platform", "name"),
+    [*(("cpu", name) for name in PROGRAMS), *(("cuda", name) for name in ON_GPU)],
+)
+def test_kernels_do_linear_algebra_as_the_host_does(platform, name, dtype):
+    found, kernels = device_programs(platform)
+    plan, arguments = found[dtype, name]
+    executable = EmulatedExecutable(plan, kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    backwards = executable(*arguments)
+    kernels.run_backwards(False)
+    assert same_bits(got, backwards), "a barrier is missing"
+    same_up_to_phase(name, dtype, got, HostExecutable(plan)(*arguments))
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("dtype", ["f32", "c64"])
+@pytest.mark.parametrize("rows", [4, 7])
+def test_kernels_complete_the_vectors_of_a_matrix_of_low_rank(dtype, rows):
+    a = np.outer(matrix(dtype, rows), matrix(dtype, 5)).astype(TYPES[dtype])
+    text = lowered(jnp.linalg.svd, (a,), "cuda")
+    plan = hlo2graph.plan(text, target="sm_90")
+    u, s, vh = EmulatedExecutable(plan, Kernels([plan]))(a)
+    np.testing.assert_allclose(s[1:], 0, atol=1e-4)
+    np.testing.assert_allclose(u[:, : len(s)] * s @ vh[: len(s)], a, atol=1e-4)
+    for vectors in (u, vh):
+        np.testing.assert_allclose(vectors @ vectors.conj().T, np.eye(len(vectors)), atol=1e-4)
 
 
 def test_factors_multiply_to_the_matrix():
@@ -127,11 +127,102 @@ def test_lapack_options_out_of_range_are_refused_by_name():
         hlo2graph.compile(hlo2graph.parse(text), backend="host")
 
 
-@pytest.mark.parametrize("function", [scipy_linalg.schur, lax_linalg.hessenberg])
-def test_other_routines_are_refused_by_name(function):
-    text = jax.jit(function).lower(matrix("f32", 3, 3)).compiler_ir("hlo").as_hlo_text()
-    with pytest.raises(UnsupportedError, match=r"lapack_sge(es|hrd)_ffi"):
+def test_part_of_a_matrix_is_refused_by_name():
+    text = lapack(
+        "sgehrd", "f32[3,3]", "(f32[3,3], f32[2], s32[])", "{high = 2 : i32, low = 1 : i32}"
+    )
+    with pytest.raises(UnsupportedError, match="works on part of a matrix"):
         hlo2graph.compile(hlo2graph.parse(text), backend="host")
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_schur_form_is_a_form_of_the_matrix(dtype, size):
+    """LAPACK may give the eigenvalues in another order, and Schur vectors of other signs."""
+    a = matrix(dtype, size, size)
+    with jax.enable_x64(True):
+        form, vectors = results_of(scipy_linalg.schur, a)
+        wanted = np.linalg.eigvals(a)
+    bound = 1e-4 if dtype in ("f32", "c64") else 1e-10
+    np.testing.assert_allclose(vectors @ form @ vectors.conj().T, a, atol=bound)
+    np.testing.assert_allclose(vectors @ vectors.conj().T, np.eye(size), atol=bound)
+    np.testing.assert_array_equal(np.tril(form, -1 if dtype[0] == "c" else -2), 0)
+    found = np.linalg.eigvals(form)
+    assert max(np.abs(found - value).min() for value in wanted) < 10 * bound
+
+
+def test_schur_blocks_have_equal_diagonals():
+    form, _ = results_of(scipy_linalg.schur, np.array([[1, 5], [-2, 3]], np.float32))
+    assert form[0, 0] == form[1, 1]
+    assert form[0, 1] * form[1, 0] < 0
+
+
+def test_schur_form_of_nan_is_nan():
+    form, _ = results_of(scipy_linalg.schur, np.full((3, 3), np.nan, np.float32))
+    assert np.isnan(form).all()
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_eigenvectors_of_both_sides(platform, dtype):
+    """Compare with the definition: the eigenvalues' order is LAPACK's own."""
+    a = matrix(dtype, 5, 5)
+
+    def eig(x):
+        return lax_linalg.eig(x, implementation=None)
+
+    with jax.enable_x64(True):
+        values, left, right = results_of(eig, a, platform=platform)
+    bound = 1e-3 if dtype in ("f32", "c64") else 1e-10
+    np.testing.assert_allclose(a @ right, right * values, atol=bound)
+    np.testing.assert_allclose(left.conj().T @ a, values[:, None] * left.conj().T, atol=bound)
+
+
+PACKED = """HloModule m
+ENTRY e {
+  a = f32[4,4] parameter(0)
+  ROOT r = (f32[4,4], c64[4], f32[4,4], f32[4,4], s32[]) custom-call(a),
+    custom_call_target="cusolver_geev_ffi", backend_config={left = false, right = true}
+}
+"""
+
+
+def test_conjugate_eigenvectors_come_packed_from_cusolver():
+    a = np.array([[0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 2, 1], [0, 0, 0, 3]], np.float32)
+    _, values, _, packed, info = hlo2graph.compile(PACKED, backend="host")(a)
+    assert info == 0
+    vectors = packed.astype(np.complex64)
+    for j in np.flatnonzero(values.imag > 0):
+        vectors[:, j] = packed[:, j] + 1j * packed[:, j + 1]
+        vectors[:, j + 1] = vectors[:, j].conj()
+    np.testing.assert_allclose(a @ vectors, vectors * values, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_rank_one_update_of_a_factor(dtype):
+    r, w = np.triu(matrix(dtype, 5, 5)), matrix(dtype, 5)
+    with jax.enable_x64(True):
+        (got,) = results_of(lax_linalg.cholesky_update, r, w, platform="cuda")
+    np.testing.assert_allclose(got.T @ got, r.T @ r + np.outer(w, w), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(np.tril(got, -1), 0)
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_updates_on_the_device():
+    r, w, c = np.triu(matrix("f32", 5, 5)), matrix("f32", 5), matrix("f32", 4, 4)
+    a = matrix("f32", 4, 3)
+
+    def both(r, w, a, c):
+        product = lax_linalg.symmetric_product(a, c, alpha=2.0, beta=0.5)
+        return lax_linalg.cholesky_update(r, w), product
+
+    plan = hlo2graph.plan(lowered(both, (r, w, a, c), "cuda"), target="sm_90")
+    got = EmulatedExecutable(plan, Kernels([plan]))(r, w, a, c)
+    want = HostExecutable(plan)(r, w, a, c)
+    for ours, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.tril(got[1]), np.tril(2 * a @ a.T + 0.5 * c), rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -149,7 +240,25 @@ def test_a_triangle_is_solved_on_the_device_too():
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-def test_what_runs_on_the_host_only_is_refused_by_name():
-    text = lapack("spotrf", "f32[3,3]", "(f32[3,3], s32[])", "{uplo = 76 : ui8}")
-    with pytest.raises(UnsupportedError, match="LAPACK is a library of the CPU"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PACKED, "packed_geev has no kernel: it runs on the host only"),
+        (
+            lapack(
+                "ssyevd",
+                "f32[600,600]",
+                "(f32[600,600], f32[600], s32[])",
+                "{mode = 86 : ui8, uplo = 76 : ui8}",
+            ),
+            "takes matrices of up to 512 rows",
+        ),
+        (
+            lapack("spotrf", "f32[0,3,3]", "(f32[0,3,3], s32[0])", "{uplo = 76 : ui8}"),
+            "without elements",
+        ),
+    ],
+)
+def test_what_has_no_kernel_is_refused_by_name(text, message):
+    with pytest.raises(UnsupportedError, match=message):
         check_support(hlo2graph.plan(text, target="sm_90"))

@@ -11,6 +11,7 @@ from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_cublas import CUBLAS
 from hlo2graph.ops.custom_cudnn import CUDNN
+from hlo2graph.ops.custom_jax import JAX
 from hlo2graph.ops.custom_lapack import LAPACK
 from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_of
 from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
@@ -53,6 +54,7 @@ def _top_k(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
 
 
 _IDENTITY = Target(_check_identity, _identity, on_device(same_index))
+_TOP_K = Target(_check_top_k, _top_k, on_device(OwnKernel("topk")))
 TARGETS = {
     "MoveToDevice": _IDENTITY,
     "MoveToHost": _IDENTITY,
@@ -60,10 +62,12 @@ TARGETS = {
     "SPMDShardToFullShape": _IDENTITY,
     "SetBound": _IDENTITY,
     "Sharding": _IDENTITY,
-    "TopK": Target(_check_top_k, _top_k, on_device(OwnKernel("topk"))),
+    "TopK": _TOP_K,
+    "__gpu$TopK": _TOP_K,
     "annotate_device_placement": _IDENTITY,
     **CUBLAS,
     **CUDNN,
+    **JAX,
     **LAPACK,
 }
 

@@ -1,158 +1,151 @@
-"""LAPACK routines that JAX calls on the CPU for linear algebra: `lapack_spotrf_ffi` and others.
+"""Linear algebra that JAX leaves to libraries: LAPACK's routines, and cuSOLVER's for the same.
 
-The letter after `lapack_` is the element type; matrices are the last two dimensions. Options come
-as characters in backend_config (`{uplo = 76 : ui8}` is 'L'). Each routine overwrites its operands,
-so results start with what became of them; where LAPACK leaves rubbish, the operand stands here.
+`lapack_spotrf_ffi` names the element type by a letter; `cusolver_potrf_ffi` takes all types.
+Matrices are the last two dimensions. Each routine overwrites its operands, so results start with
+what became of them; where a routine leaves rubbish, the operand stands here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
-from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape
+from hlo2graph.hlo import DTYPES, AnyShape, DType, Instruction, Shape
 from hlo2graph.hlo.dtype import S32
+from hlo2graph.ops import custom_lapack_reflect as reflect
 from hlo2graph.ops import custom_lapack_routines as routine
+from hlo2graph.ops import custom_lapack_shapes as shapes
+from hlo2graph.ops.custom_lapack_device import symmetric_product
+from hlo2graph.ops.custom_lapack_options import Reader, characters, solver_options
+from hlo2graph.ops.custom_lapack_schur import gees
 from hlo2graph.ops.custom_target import (
+    DeviceChoice,
     Target,
     as_result,
     as_written,
-    integer_config,
-    on_device,
     result_leaves,
     same_leaf,
+    target_of,
 )
-from hlo2graph.ops.device import NoDevice
+from hlo2graph.ops.device import NoDevice, OwnKernel
 from hlo2graph.ops.expect import as_arrays, host_arrays, require
 from hlo2graph.ops.spec import Array, HostValue
 
 Options: TypeAlias = Mapping[str, str]
-Results: TypeAlias = Callable[[Sequence[Shape], Options], "tuple[Shape, ...] | None"]
 
 _TYPES = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}
+SCALAR = -1  # an operand's rank: a scalar, whatever the batch
 
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """One LAPACK routine.
+    """One routine.
 
-    ranks: the rank of each operand less the batch dimensions.
+    ranks: the rank of each operand less the batch dimensions; those of `integers` are s32.
     results: the result shapes, or None if the operands do not fit together.
     run: the results of one problem without batch dimensions.
-    options: the characters that each option may have.
+    options: the characters, or words, that each option may have.
+    most: the largest matrix that the device's kernel takes, None where there is no kernel.
     """
 
     ranks: tuple[int, ...]
-    results: Results
+    results: Callable[[Sequence[Shape], Options], tuple[Shape, ...] | None]
     run: Callable[[Sequence[Array], Options], tuple[Array, ...]]
-    options: Mapping[str, str]
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     letters: str = "sdcz"
+    integers: tuple[int, ...] = ()
+    most: int | None = None
 
 
-def _square(shape: Shape) -> bool:
-    return shape.dims[-1] == shape.dims[-2]
-
-
-def _batch(shape: Shape, *dims: int, rank: int = 2) -> Shape:
-    """Return the shape with other dimensions after the batch dimensions."""
-    return Shape(shape.dtype, (*shape.dims[: shape.rank - rank], *dims))
-
-
-def _info(shape: Shape) -> Shape:
-    return Shape(S32, shape.dims[:-2])
-
-
-def _real(shape: Shape) -> Shape:
-    bits = shape.dtype.bits // 2 if shape.dtype.is_complex else shape.dtype.bits
-    return Shape(DTYPES[f"f{bits}"], shape.dims)
-
-
-def _complex(shape: Shape) -> Shape:
-    bits = shape.dtype.bits if shape.dtype.is_complex else shape.dtype.bits * 2
-    return Shape(DTYPES[f"c{bits}"], shape.dims)
-
-
-def _potrf(given: Sequence[Shape], _: Options) -> tuple[Shape, ...] | None:
-    (a,) = given
-    return (a, _info(a)) if _square(a) else None
-
-
-def _getrf(given: Sequence[Shape], _: Options) -> tuple[Shape, ...] | None:
-    (a,) = given
-    pivots = Shape(S32, _batch(a, min(a.dims[-2:])).dims)
-    return a, pivots, _info(a)
-
-
-def _geqrf(given: Sequence[Shape], _: Options) -> tuple[Shape, ...] | None:
-    (a,) = given
-    return a, _batch(a, min(a.dims[-2:]))
-
-
-def _orgqr(given: Sequence[Shape], _: Options) -> tuple[Shape, ...] | None:
-    a, tau = given
-    rows, columns = a.dims[-2:]
-    return (a,) if rows >= columns >= tau.dims[-1] else None
-
-
-def _trsm(given: Sequence[Shape], options: Options) -> tuple[Shape, ...] | None:
-    a, b = given
-    shared = b.dims[-2 if options["side"] == "L" else -1]
-    return (b,) if _square(a) and shared == a.dims[-1] else None
-
-
-def _syevd(given: Sequence[Shape], _: Options) -> tuple[Shape, ...] | None:
-    (a,) = given
-    return (a, _real(_batch(a, a.dims[-1])), _info(a)) if _square(a) else None
-
-
-def _gesdd(given: Sequence[Shape], options: Options) -> tuple[Shape, ...] | None:
-    (a,) = given
-    rows, columns = a.dims[-2:]
-    least = min(rows, columns)
-    left, right = (least, least) if options["mode"] == "S" else (rows, columns)
-    u, vt = _batch(a, rows, left), _batch(a, right, columns)
-    return a, _real(_batch(a, least)), u, vt, _info(a)
-
-
-def _geev(given: Sequence[Shape], _: Options) -> tuple[Shape, ...] | None:
-    (a,) = given
-    values, vectors = _batch(a, a.dims[-1]), _complex(a)
-    split = (values,) if a.dtype.is_complex else (values, values)
-    return (*split, vectors, vectors, _info(a)) if _square(a) else None
-
-
-def _gtsv(given: Sequence[Shape], _: Options) -> tuple[Shape, ...] | None:
-    *diagonals, b = given
-    same = all(d.dims == (*b.dims[:-2], b.dims[-2]) for d in diagonals)
-    return (*diagonals, b, _info(b)) if same else None
-
-
-_UPLO, _MODE = {"uplo": "LU"}, {"mode": "SAN"}
-_ROUTINES = {
-    "potrf": Routine((2,), _potrf, routine.potrf, _UPLO),
-    "getrf": Routine((2,), _getrf, routine.getrf, {}),
-    "geqrf": Routine((2,), _geqrf, routine.geqrf, {}),
-    "orgqr": Routine((2, 1), _orgqr, routine.orgqr, {}, "sd"),
-    "ungqr": Routine((2, 1), _orgqr, routine.orgqr, {}, "cz"),
-    "trsm": Routine(
-        (2, 2), _trsm, routine.trsm, {"diag": "NU", "side": "LR", "trans_x": "NTC", **_UPLO}
+ANY_SIZE = 2**15
+_UPLO, _MODE = {"uplo": ("L", "U")}, {"mode": ("S", "A", "N")}
+_VECTORS = {"mode": ("V", "N"), **_UPLO}
+_BOTH = {"left": ("true", "false"), "transpose": ("true", "false")}
+_SIDES = {"compute_left": ("N", "V"), "compute_right": ("N", "V")}
+_SOLVE = {"diag": ("N", "U"), "side": ("L", "R"), "trans_x": ("N", "T", "C"), **_UPLO}
+_SCHUR = {"mode": ("V", "N"), "sort": ("N",)}
+_SVD = Routine((2,), shapes.gesdd, routine.gesdd, _MODE, most=512)
+# fmt: off
+ROUTINES: Mapping[str, Routine] = MappingProxyType({
+    "potrf": Routine((2,), shapes.potrf, routine.potrf, _UPLO, most=ANY_SIZE),
+    "getrf": Routine((2,), shapes.getrf, routine.getrf, most=ANY_SIZE),
+    "geqrf": Routine((2,), shapes.geqrf, reflect.geqrf, most=ANY_SIZE),
+    "geqp3": Routine((2, 1), shapes.geqp3, reflect.geqp3, integers=(1,), most=ANY_SIZE),
+    "orgqr": Routine((2, 1), shapes.orgqr, reflect.orgqr, letters="sd", most=ANY_SIZE),
+    "ungqr": Routine((2, 1), shapes.orgqr, reflect.orgqr, letters="cz", most=ANY_SIZE),
+    "ormqr": Routine((2, 1, 2), shapes.ormqr, reflect.ormqr, _BOTH, "sd", most=2048),
+    "unmqr": Routine((2, 1, 2), shapes.ormqr, reflect.ormqr, _BOTH, "cz", most=2048),
+    "trsm": Routine((2, 2), shapes.trsm, routine.trsm, _SOLVE),
+    "syevd": Routine((2,), shapes.syevd, routine.syevd, _VECTORS, "sd", most=512),
+    "heevd": Routine((2,), shapes.syevd, routine.syevd, _VECTORS, "cz", most=512),
+    "gesdd": _SVD,
+    "gesvd": _SVD,
+    "geev": Routine((2,), shapes.geev, routine.geev, _SIDES),
+    "packed_geev": Routine((2,), shapes.packed_geev, routine.packed_geev, _SIDES, ""),
+    "gees": Routine((2,), shapes.gees, gees, _SCHUR),
+    "gehrd": Routine((2,), shapes.gehrd, reflect.gehrd, most=ANY_SIZE),
+    "sytrd": Routine((2,), shapes.sytrd, reflect.sytrd, _UPLO, "sd", most=ANY_SIZE),
+    "hetrd": Routine((2,), shapes.sytrd, reflect.sytrd, _UPLO, "cz", most=ANY_SIZE),
+    "gtsv": Routine((1, 1, 1, 2), shapes.gtsv, routine.gtsv, most=ANY_SIZE),
+    "gtsv2": Routine((1, 1, 1, 2), shapes.gtsv2, routine.gtsv2, letters="", most=512),
+    "syrk": Routine(
+        (2, 2, SCALAR, SCALAR), shapes.syrk, routine.syrk, {"transpose": ("true", "false")}, "",
+        most=ANY_SIZE,
     ),
-    "syevd": Routine((2,), _syevd, routine.syevd, {"mode": "VN", **_UPLO}, "sd"),
-    "heevd": Routine((2,), _syevd, routine.syevd, {"mode": "VN", **_UPLO}, "cz"),
-    "gesdd": Routine((2,), _gesdd, routine.gesdd, _MODE),
-    "gesvd": Routine((2,), _gesdd, routine.gesdd, _MODE),
-    "geev": Routine((2,), _geev, routine.geev, {"compute_left": "N", "compute_right": "NV"}),
-    "gtsv": Routine((1, 1, 1, 2), _gtsv, routine.gtsv, {}),
+    "cholesky_update": Routine(
+        (2, 1), shapes.cholesky_update, routine.cholesky_update, letters="", most=ANY_SIZE
+    ),
+})
+# fmt: on
+_LIBRARIES = {  # GPU names whose routine is called otherwise here
+    "cusolver_gesvdj_ffi": "gesvd",
+    "cusolver_gesvdp_ffi": "gesvd",
+    "cusolver_geev_ffi": "packed_geev",
+    "cuhybrid_eig_real": "geev",
+    "cuhybrid_eig_comp": "geev",
+    "cuhybrid_geqp3": "geqp3",
+    "cusparse_gtsv2_ffi": "gtsv2",
+    "cu_cholesky_update_ffi": "cholesky_update",
 }
+_SOLVER = (
+    *("getrf", "geqrf", "orgqr", "ormqr", "potrf"),
+    *("syevd", "gesvd", "gesdd", "sytrd", "syrk"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a call's target and backend_config ask for."""
+
+    name: str
+    options: Options
+
+    @property
+    def routine(self) -> Routine:
+        """The routine by its name."""
+        return ROUTINES[self.name]
+
+
+def lapack_call(instr: Instruction) -> Call | str:
+    """Return the routine and options of a call, or what is wrong with the options."""
+    name, read, _ = _NAMED[target_of(instr)]
+    options = read(instr, ROUTINES[name].options)
+    return options if isinstance(options, str) else Call(name, options)
+
+
+def _known(instr: Instruction) -> Call:
+    call = lapack_call(instr)
+    assert isinstance(call, Call)
+    return call
 
 
 def _triangular_solve(instr: Instruction) -> Instruction:
     """Return a call of trsm as HLO's own operation."""
-    held = _options(instr, _ROUTINES["trsm"])
-    assert not isinstance(held, str)
+    held = _known(instr).options
     transposed = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
     attrs = {k: v for k, v in instr.attrs.items() if k in ("control-predecessors", "metadata")}
     attrs |= {
@@ -164,63 +157,78 @@ def _triangular_solve(instr: Instruction) -> Instruction:
     return replace(instr, opcode="triangular-solve", shape=result_leaves(instr)[0], attrs=attrs)
 
 
-def _options(instr: Instruction, known: Routine) -> Options | str:
-    """Return the options as characters, or what is wrong with them."""
-    config, found = integer_config(instr), {}
-    for name, allowed in known.options.items():
-        number = config.get(name, -1)
-        found[name] = chr(number) if 0 < number < 128 else ""
-        if not found[name] or found[name] not in allowed:
-            return f"needs {name} in its backend_config, the code of one of {', '.join(allowed)}"
-    return found
+def _why_not(instr: Instruction) -> str | None:
+    call = lapack_call(instr)
+    return call if isinstance(call, str) else None
 
 
-def _target(letter: str, known: Routine) -> Target:
-    dtype = DTYPES[_TYPES[letter]]
-
-    def options(instr: Instruction) -> Options:
-        held = _options(instr, known)
-        assert not isinstance(held, str)
-        return held
-
-    def why_not(instr: Instruction) -> str | None:
-        held = _options(instr, known)
-        return held if isinstance(held, str) else None
-
-    def check(instr: Instruction, operands: Sequence[AnyShape]) -> None:
-        shapes = as_arrays(instr, operands)
-        count = len(known.ranks)
-        require(instr, len(shapes) == count, f"takes {count} operands, got {len(shapes)}")
-        batch = shapes[0].dims[: max(shapes[0].rank - known.ranks[0], 0)]
-        for shape, rank in zip(shapes, known.ranks, strict=True):
-            fits = shape.rank == len(batch) + rank and shape.dims[: len(batch)] == batch
-            require(instr, fits and shape.dtype is dtype, f"takes {dtype} matrices, got {shape}")
-        results, leaves = known.results(shapes, options(instr)), result_leaves(instr)
-        if results is None:
-            sizes = ", ".join(map(str, shapes))
-            require(instr, False, f"takes operands that fit together, got {sizes}")
-            return
-        require(instr, len(results) == len(leaves), f"gives {len(results)} arrays")
-        for number, wanted in enumerate(results):
-            same_leaf(instr, number, wanted)
-
-    def host(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
-        arrays, leaves = host_arrays(operands), result_leaves(instr)
-        batch = arrays[0].shape[: arrays[0].ndim - known.ranks[0]]
-        results = [np.zeros(leaf.dims, leaf.dtype.numpy) for leaf in leaves]
-        held = options(instr)
-        for at in np.ndindex(batch):
-            for result, part in zip(results, known.run([a[at] for a in arrays], held), strict=True):
-                result[at] = part
-        return as_result(instr, results)
-
-    reason = NoDevice("LAPACK is a library of the CPU: it runs on the host only")
-    plain = _triangular_solve if known is _ROUTINES["trsm"] else as_written
-    return Target(check, host, on_device(reason), why_not, plain)
+def _check(instr: Instruction, operands: Sequence[AnyShape]) -> None:
+    call, given = _known(instr), as_arrays(instr, operands)
+    known, count = call.routine, len(call.routine.ranks)
+    require(instr, len(given) == count, f"takes {count} operands, got {len(given)}")
+    allowed = _NAMED[target_of(instr)][2]
+    dtype = given[0].dtype
+    wanted = ", ".join(map(str, allowed))
+    require(instr, dtype in allowed, f"takes {wanted} matrices, got {given[0]}")
+    batch = given[0].dims[: max(given[0].rank - known.ranks[0], 0)]
+    for number, (shape, rank) in enumerate(zip(given, known.ranks, strict=True)):
+        before = () if rank == SCALAR else batch
+        fits = shape.rank == len(before) + max(rank, 0) and shape.dims[: len(before)] == before
+        typed = S32 if number in known.integers else dtype
+        require(instr, fits and shape.dtype is typed, f"takes {typed} matrices, got {shape}")
+    results, leaves = known.results(given, call.options), result_leaves(instr)
+    if results is None:
+        sizes = ", ".join(map(str, given))
+        require(instr, False, f"takes operands that fit together, got {sizes}")
+        return
+    require(instr, len(results) == len(leaves), f"gives {len(results)} arrays")
+    for number, shape in enumerate(results):
+        same_leaf(instr, number, shape)
 
 
-LAPACK = {
-    f"lapack_{letter}{name}_ffi": _target(letter, known)
-    for name, known in _ROUTINES.items()
+def _host(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
+    call, arrays, leaves = _known(instr), host_arrays(operands), result_leaves(instr)
+    ranks = call.routine.ranks
+    batch = arrays[0].shape[: arrays[0].ndim - ranks[0]]
+    results = [np.zeros(leaf.dims, leaf.dtype.numpy) for leaf in leaves]
+    for at in np.ndindex(batch):
+        given = [a if rank == SCALAR else a[at] for a, rank in zip(arrays, ranks, strict=True)]
+        parts = call.routine.run(given, call.options)
+        for result, part in zip(results, parts, strict=True):
+            result[at if result.ndim else ()] = part
+    return as_result(instr, results)
+
+
+def _on_device(instr: Instruction) -> DeviceChoice:
+    call = _known(instr)
+    most = call.routine.most
+    if most is None:
+        return NoDevice(f"{call.name} has no kernel: it runs on the host only")
+    sizes = [n for leaf in result_leaves(instr) for n in leaf.dims[-2:]]
+    if call.name == "syrk":
+        return symmetric_product
+    if min(sizes, default=1) == 0:
+        return NoDevice("has an array without elements")
+    if max(sizes, default=0) > most:
+        return NoDevice(f"the kernel of {call.name} takes matrices of up to {most} rows")
+    return OwnKernel("lapack")
+
+
+def _target(name: str) -> Target:
+    plain = _triangular_solve if name == "trsm" else as_written
+    return Target(_check, _host, _on_device, _why_not, plain)
+
+
+def _all_types() -> tuple[DType, ...]:
+    return tuple(DTYPES[name] for name in _TYPES.values())
+
+
+_NAMED: Mapping[str, tuple[str, Reader, tuple[DType, ...]]] = {
+    f"lapack_{letter}{name}_ffi": (name, characters, (DTYPES[_TYPES[letter]],))
+    for name, known in ROUTINES.items()
     for letter in known.letters
+} | {
+    target: (name, solver_options, _all_types())
+    for target, name in (*((f"cusolver_{n}_ffi", n) for n in _SOLVER), *_LIBRARIES.items())
 }
+LAPACK = {target: _target(name) for target, (name, _, _) in _NAMED.items()}

@@ -71,23 +71,6 @@ def getrf(given: Sequence[Array], _: Options) -> Results:
     return a, pivots, _info(singular)
 
 
-def geqrf(given: Sequence[Array], _: Options) -> Results:
-    """Factor into Q, as Householder vectors below the diagonal, and R."""
-    (a,) = given
-    reflectors, tau = np.linalg.qr(a, mode="raw")
-    return reflectors.T, tau
-
-
-def orgqr(given: Sequence[Array], _: Options) -> Results:
-    """Multiply out the first columns of a product of Householder reflections."""
-    a, tau = given
-    product = np.eye(*a.shape, dtype=a.dtype)
-    for k in reversed(range(len(tau))):
-        vector = np.concatenate([np.ones(1, a.dtype), a[k + 1 :, k]])
-        product[k:] -= tau[k] * np.outer(vector, vector.conj() @ product[k:])
-    return (product,)
-
-
 def trsm(given: Sequence[Array], options: Options) -> Results:
     """Solve op(A) X = B, or X op(A) = B, with A a triangle."""
     a, b = given
@@ -115,11 +98,15 @@ def syevd(given: Sequence[Array], options: Options) -> Results:
 
 
 def gesdd(given: Sequence[Array], options: Options) -> Results:
-    """Return singular values and, unless mode is N, the vectors of both sides."""
+    """Return singular values and, unless mode is N, the vectors of both sides.
+
+    For layout and room, see the shapes.
+    """
     (a,) = given
     rows, columns = a.shape
     least = min(rows, columns)
-    left, right = (least, least) if options["mode"] == "S" else (rows, columns)
+    thin = options.get("size", options["mode"]) == "S"
+    left, right = (least, least) if thin else (rows, columns)
     u, vt = np.zeros((rows, left), a.dtype), np.zeros((right, columns), a.dtype)
 
     def solve() -> Results:
@@ -128,24 +115,64 @@ def gesdd(given: Sequence[Array], options: Options) -> Results:
         found = np.linalg.svd(a, full_matrices=options["mode"] == "A")
         return a, found.S, found.U, found.Vh
 
-    return _converged(a, solve, (a, np.full(least, np.nan), u, vt))
+    _, values, u, vt, info = _converged(a, solve, (a, np.full(least, np.nan), u, vt))
+    if options.get("room") == "none":
+        u = vt = np.zeros((), a.dtype)
+    elif options.get("layout") == "V":
+        vt = vt.conj().T
+    elif options.get("layout") == "T":
+        u, vt = vt, u
+    return a, values, u, vt, info
 
 
 def geev(given: Sequence[Array], options: Options) -> Results:
-    """Return eigenvalues, for real matrices as two arrays of parts, and right eigenvectors."""
+    """Return eigenvalues, for real matrices as two arrays of parts, and eigenvectors."""
     (a,) = given
     none = np.zeros(a.shape, np.result_type(a.dtype, np.complex64))
 
     def solve() -> Results:
         values, vectors = np.linalg.eig(a)
         right = vectors if options["compute_right"] == "V" else none
-        return *_split(values, a), none, right
+        left = _left_vectors(a, values) if options["compute_left"] == "V" else none
+        return *split(values, a), left, right
 
-    return _converged(a, solve, (*_split(np.full(len(a), np.nan), a), none, none))
+    return _converged(a, solve, (*split(np.full(len(a), np.nan), a), none, none))
 
 
-def _split(values: Array, like: Array) -> Results:
+def _left_vectors(a: Array, values: Array) -> Array:
+    """Return u with u^H a = value u^H, a column for each of the eigenvalues."""
+    found, vectors = np.linalg.eig(a.conj().T)
+    far = np.abs(found.conj()[None] - values[:, None])
+    order = []
+    for row in far:
+        order.append(int(np.argmin(row)))
+        far[:, order[-1]] = np.inf
+    return vectors[:, order]
+
+
+def split(values: Array, like: Array) -> Results:
+    """Return eigenvalues as one complex array or, for a real matrix, as two arrays of parts."""
     return (values,) if np.iscomplexobj(like) else (values.real, values.imag)
+
+
+def packed_geev(given: Sequence[Array], options: Options) -> Results:
+    """Return complex eigenvalues, and eigenvectors in the matrix's own type.
+
+    Of two conjugate vectors a real matrix has the real part, then the imaginary part.
+    """
+    (a,) = given
+    *parts, left, right, info = geev(given, options)
+    values = parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1]
+    if np.iscomplexobj(a):
+        return a, values, left, right, info
+    second = np.zeros(len(a), bool)
+    for j in range(1, len(a)):
+        second[j] = values[j].imag < 0 and not second[j - 1]
+    packed = [
+        np.where(second, np.roll(vectors, 1, axis=1).imag, vectors.real)
+        for vectors in (left, right)
+    ]
+    return a, values, *packed, info
 
 
 def gtsv(given: Sequence[Array], _: Options) -> Results:
@@ -184,3 +211,27 @@ def gtsv(given: Sequence[Array], _: Options) -> Results:
 
 def _size(number: Array) -> float:
     return abs(float(number.real)) + abs(float(number.imag))
+
+
+def gtsv2(given: Sequence[Array], options: Options) -> Results:
+    """Solve a tridiagonal system, giving the solution alone."""
+    return (gtsv(given, options)[3],)
+
+
+def syrk(given: Sequence[Array], options: Options) -> Results:
+    """Return alpha a a^T + beta c, or a^T a, in the lower triangle, and c in the upper one."""
+    a, c, alpha, beta = given
+    a = a.T if options["transpose"] == "true" else a
+    return (np.where(np.tri(len(c), dtype=bool), alpha * (a @ a.T) + beta * c, c),)
+
+
+def cholesky_update(given: Sequence[Array], _: Options) -> Results:
+    """Return the upper factor of r^T r + w w^T, by rotations that make w zero."""
+    r, w = (x.copy() for x in given)
+    for k in range(len(w)):
+        size = np.hypot(r[k, k], w[k])
+        if size == 0 or w[k] == 0:
+            continue
+        c, s = r[k, k] / size, w[k] / size
+        r[k, k:], w[k:] = c * r[k, k:] + s * w[k:], c * w[k:] - s * r[k, k:]
+    return r, w

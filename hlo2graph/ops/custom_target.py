@@ -116,3 +116,12 @@ def integer_config(instr: Instruction) -> dict[str, int]:
     """Return the integers of a backend_config in the form `{uplo = 76 : ui8}`."""
     text = str(instr.attrs.get("backend_config", ""))
     return {name: int(number[:20]) for name, number in _ATTRIBUTE.findall(text)}
+
+
+_WORD = re.compile(r'(\w+) *= *(?:"(\w*)"|(true|false)\b)')
+
+
+def word_config(instr: Instruction) -> dict[str, str]:
+    """Return the words of a backend_config in the form `{lower = true, magma = "auto"}`."""
+    text = str(instr.attrs.get("backend_config", ""))
+    return {name: quoted or word for name, quoted, word in _WORD.findall(text)}

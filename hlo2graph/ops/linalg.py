@@ -12,8 +12,8 @@ import numpy as np
 from hlo2graph.hlo import AnyShape, DType, Instruction, Shape
 from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.expect import as_arrays, host_arrays, refuse, require
-from hlo2graph.ops.folding import working_dtype
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
+from hlo2graph.ops.widening import compute_dtype
 
 TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
@@ -39,7 +39,7 @@ def _cholesky(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -
     (given,) = host_arrays(operands)
     lower = bool(instr.attrs.get("lower", False))
     dtype = _dtype(instr)
-    matrix = given.astype(working_dtype(dtype), copy=False)
+    matrix = given.astype(compute_dtype(dtype), copy=False)
     factor = lower_factor(matrix if lower else _adjoint(matrix))
     result = factor if lower else _adjoint(factor)
     return np.ascontiguousarray(result.astype(given.dtype, copy=False))
@@ -85,8 +85,13 @@ def _infer_solve(instr: Instruction, operands: Sequence[AnyShape], _: Computatio
 
 
 def _solve(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    return solve_triangle(instr, operands)
+
+
+def solve_triangle(instr: Instruction, operands: Sequence[HostValue]) -> Array:
+    """Return the result of a triangular-solve."""
     a, b = host_arrays(operands)
-    work = working_dtype(_dtype(instr))
+    work = compute_dtype(_dtype(instr))
     matrix, right = a.astype(work, copy=False), b.astype(work, copy=False)
     lower = bool(instr.attrs.get("lower", False))
     left = bool(instr.attrs.get("left_side", False))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
 from hlo2graph.backends.cuda.forms.dot_rows import dot_rows_kernel, suits_teams
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.lapack import lapack_kernel
 from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
 from hlo2graph.backends.cuda.forms.scan import scan_kernel, scanned_dim
 from hlo2graph.backends.cuda.forms.scatter import scatter_kernel
@@ -20,6 +21,7 @@ OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
     {
         "batch-norm": batch_norm_kernel,
         "cholesky": cholesky_kernel,
+        "lapack": lapack_kernel,
         "scatter": scatter_kernel,
         "sort": sort_kernel,
         "topk": top_k_kernel,
