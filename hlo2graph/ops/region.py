@@ -39,11 +39,15 @@ class Loop:
 class Folding:
     """Reduces of equally large values along the same dimensions: `space` has both.
 
-    `stages` has their names: those of one stage wait for those of the stages before it only.
+    stages: the reduces' names; those of one stage wait for those of the stages before it only.
+    bridges: the reshapes of what waits for them behind which an index has other parts than before.
+    waits: whether each result leaf waits for a reduce.
     """
 
     space: Space
     stages: tuple[tuple[str, ...], ...]
+    bridges: tuple[str, ...]
+    waits: tuple[bool, ...]
 
     @property
     def reduces(self) -> tuple[str, ...]:
@@ -59,6 +63,19 @@ class Folding:
     def steps(self) -> int:
         """Elements folded into each."""
         return prod(self.space.shape.dims[d] for d in self.space.reduced)
+
+    @property
+    def minor(self) -> int:
+        """Elements that lie side by side along the most minor dimension."""
+        dims = self.space.shape.dims
+        return next((dims[d] for d in self.space.shape.minor_to_major if dims[d] > 1), 1)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """The reduced dimensions are the most minor ones, or the most major ones."""
+        shape = self.space.shape
+        marks = [d in self.space.kept for d in shape.minor_to_major if shape.dims[d] > 1]
+        return marks in (sorted(marks), sorted(marks, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +169,8 @@ def _is_dear(computation: Computation, instr: Instruction) -> bool:
 
 def _side_by_side(computation: Computation) -> SideBySide | None:
     root = computation.result
-    parts = tuple(dict.fromkeys(root.operands))
-    if root.opcode != "tuple" or len(parts) < 2:
+    parts = root.operands
+    if root.opcode != "tuple" or len(parts) < 2 or len(set(parts)) < len(parts):
         return None
     for part in parts:
         instr = computation[part]
@@ -169,11 +186,13 @@ def _folding(computation: Computation, reduces: list[Instruction]) -> Rows | Col
     if waiting is None:
         return None
     space, stages = waiting.space, tuple(tuple(stage) for stage in waiting.stages)
+    waits = waiting.waiting_results()
+    assert waits is not None
     minor = next((d for d in space.shape.minor_to_major if space.shape.dims[d] > 1), None)
     again = len(stages) > 1 or waiting.full_waits  # what was folded is looked at again
     if minor not in space.reduced:
-        return None if again else Columns(space, stages)
-    rows = Rows(space, stages)
+        return None if again else Columns(space, stages, tuple(waiting.bridges), waits)
+    rows = Rows(space, stages, tuple(waiting.bridges), waits)
     return None if again and rows.steps > MOST_COLUMNS else rows
 
 

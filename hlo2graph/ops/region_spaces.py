@@ -91,11 +91,15 @@ class Space:
 
 @dataclass(slots=True)
 class Waiting:
-    """The reduces by stage, and whether anything full-size waits for one."""
+    """The reduces by stage, and what else waits for one.
+
+    `bridges` are the reshapes among it behind which an index has other parts than before.
+    """
 
     computation: Computation
     space: Space
     stages: list[list[str]] = field(default_factory=list)
+    bridges: list[str] = field(default_factory=list)
     full_waits: bool = False
     _depth: dict[str, int] = field(default_factory=dict)  # stages that a value waits for
 
@@ -110,7 +114,16 @@ class Waiting:
         except _MixedError:
             return None
         sizes = [found.space.size_of(s.dims) for s in computation.result.shape.leaves()]
-        return found if sizes and all(sizes) else None
+        return found if sizes and all(sizes) and found.waiting_results() is not None else None
+
+    def waiting_results(self) -> tuple[bool, ...] | None:
+        """Tell of each result leaf whether it waits for a reduce; None where tuples are nested."""
+        root = self.computation.result
+        if root.opcode != "tuple":
+            return (root.name in self._depth,) * root.shape.leaf_count
+        if any(not isinstance(self.computation[o].shape, Shape) for o in root.operands):
+            return None
+        return tuple(o in self._depth for o in root.operands)
 
     def _add(self, instr: Instruction, is_reduce: bool) -> None:
         depths = [self._depth[o] for o in instr.operands if o in self._depth]
@@ -143,6 +156,8 @@ class Waiting:
             case "reshape" | "bitcast":
                 _require(size is self.space.size_of(waiting[0].dims))
                 _require(instr.opcode != "bitcast" or _keeps_order(instr.shape, waiting[0]))
+                if not all(self.space.is_plain(s.dims) for s in (instr.shape, waiting[0])):
+                    self.bridges.append(instr.name)
             case _:
                 _require(OPS[instr.opcode].elementwise)
                 _require(all(shape.dims == instr.shape.dims for shape in waiting))

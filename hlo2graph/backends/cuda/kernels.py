@@ -6,12 +6,19 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.depth import deep_walks
-from hlo2graph.backends.cuda.forms import OWN_FORMS, SHARED_FORMS, Form, form_for
-from hlo2graph.backends.cuda.forms.hero import hero_of
+from hlo2graph.backends.cuda.forms import SHARED_FORMS, Form, own_kernel
+from hlo2graph.backends.cuda.forms.columns import columns_kernel
+from hlo2graph.backends.cuda.forms.rows import rows_kernel
 from hlo2graph.backends.cuda.loop import loop_kernel
-from hlo2graph.backends.cuda.reduction import reduction_kernel, reduction_of
-from hlo2graph.backends.cuda.source import ACCESS_BYTES, KernelSource, cpp_name, signature_of
+from hlo2graph.backends.cuda.source import (
+    ACCESS_BYTES,
+    KernelSource,
+    Signature,
+    cpp_name,
+    signature_of,
+)
 from hlo2graph.hlo import Computation
+from hlo2graph.ops.region import Columns, Own, Rows, own_root, region_of
 from hlo2graph.program.device_figures import DeviceFigures, figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
@@ -68,13 +75,30 @@ def kernel_source(
     computation = computations[key.computation]
     signature = signature_of(name, computation, device, key.misaligned)
     with deep_walks(computation, computations):
-        if own := form_for(computation, computations, signature, key.inplace):
-            return OWN_FORMS[own[0]](own[1])
-        if reduction := reduction_of(computation):
-            return reduction_kernel(reduction, computation, computations, signature)
-        for opcode, fits, write in SHARED_FORMS:
-            if hero := hero_of(computation, opcode):
-                form = Form(computation, computations, signature, hero, key.inplace)
-                if fits(form):
+        return _written(signature, computation, computations, key.inplace)
+
+
+def _written(
+    signature: Signature,
+    computation: Computation,
+    computations: Mapping[str, Computation],
+    inplace: tuple[tuple[int, int], ...],
+) -> KernelSource:
+    """Return the kernel for a computation that is no set of parts."""
+    region, own = region_of(computation), own_root(computation)
+    match region:
+        case _ if own is not None:
+            return own_kernel(Form(computation, computations, signature, own, inplace))
+        case Rows():
+            return rows_kernel(region, computation, computations, signature)
+        case Columns():
+            return columns_kernel(region, computation, computations, signature)
+        case Own():
+            hero = computation[region.hero]
+            form = Form(computation, computations, signature, hero, inplace)
+            for opcode, fits, write in SHARED_FORMS:
+                if hero.opcode == opcode and fits(form):
                     return write(form)
-        return loop_kernel(computation, computations, signature, key.inplace)
+        case _:
+            pass
+    return loop_kernel(computation, computations, signature, inplace)

@@ -25,7 +25,7 @@ class Places:
     def __init__(self, emitter: _Integers) -> None:
         self._integer = emitter.integer
         # Loop counters are of type int even where arrays are large: their products must not be.
-        self._wide = "" if emitter.index_type == "int" else "ll"
+        self.wide = "" if emitter.index_type == "int" else "ll"
         self._linear: dict[tuple[Index, tuple[int, ...], tuple[int, ...]], Expr] = {}
 
     def offset(self, shape: Shape, index: Index) -> Expr:
@@ -36,7 +36,7 @@ class Places:
         terms, stride = [], 1
         for dim in shape.minor_to_major:
             if shape.dims[dim] > 1 and index[dim] != "0":
-                terms.append(index[dim] if stride == 1 else f"{index[dim]} * {stride}{self._wide}")
+                terms.append(index[dim] if stride == 1 else f"{index[dim]} * {stride}{self.wide}")
             stride *= shape.dims[dim]
         return " + ".join(reversed(terms)) or "0"
 
@@ -49,6 +49,13 @@ class Places:
         if shape.elements > 1:  # else the index names no local of this scope
             self._linear[index, shape.dims, shape.minor_to_major] = linear
         return index
+
+    def know(self, index: Index, shape: Shape, linear: Expr) -> None:
+        """Take `linear` for the number in memory of the element at `index` of arrays like `shape`.
+
+        The index names a local of its own, so that it stands for one element only.
+        """
+        self._linear[index, shape.dims, shape.minor_to_major] = linear
 
     def split(self, linear: Expr, dims: Sequence[int]) -> Index:
         """Return the row-major index of element number `linear` of an array of `dims`."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hlo2graph.backends.cuda.element import STRUCTURE
-from hlo2graph.backends.cuda.forms import own_root
 from hlo2graph.backends.cuda.forms.sort import too_wide
 from hlo2graph.backends.support import check_computations
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import NoDevice, OwnKernel, device_of
 from hlo2graph.ops.evaluate import unsupported
+from hlo2graph.ops.region import own_root
 from hlo2graph.program.plan import Plan
 
 EMITTED = STRUCTURE | {"after-all"}  # a token has no bytes

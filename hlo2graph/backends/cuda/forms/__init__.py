@@ -1,6 +1,6 @@
 """Kernel forms for operations whose elements are not computed one by one."""
 
-from hlo2graph.backends.cuda.forms.form import Form, form_for, own_root
-from hlo2graph.backends.cuda.forms.table import OWN_FORMS, SHARED_FORMS
+from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.table import SHARED_FORMS, own_kernel
 
-__all__ = ["OWN_FORMS", "SHARED_FORMS", "Form", "form_for", "own_root"]
+__all__ = ["SHARED_FORMS", "Form", "own_kernel"]

@@ -6,13 +6,14 @@ threads are folded in pairs. The order is fixed, so that equal inputs give equal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
-from hlo2graph.backends.cuda.team import UNROLL, Team
+from hlo2graph.backends.cuda.team import UNROLL, Part, Team
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.device_products import DotParts, narrowed
 from hlo2graph.ops.expect import written
@@ -38,10 +39,10 @@ def dot_rows_kernel(form: Form) -> KernelSource:
     with emit.block(f"if (result < {shape.elements})"):
         _sum(form, emit, parts, team, total)
 
-    def fold(into: list[Expr], values: list[Expr]) -> None:
+    def fold(into: Sequence[Expr], values: Sequence[Expr]) -> None:
         emit.line(f"{into[0]} = hlo::add({into[0]}, {values[0]});")
 
-    team.combine(emit, [parts.wide], [total], fold)
+    team.combine(emit, [Part([parts.wide], [total], fold)], all_threads=False)
     with emit.block(f"if (slice == 0 && result < {shape.elements})"):
         index = emit.element_at("result", shape)
         value = narrowed(emit.operands_of(form.instr), total, shape.dtype)

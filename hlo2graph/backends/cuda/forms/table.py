@@ -16,6 +16,8 @@ from hlo2graph.backends.cuda.forms.solve import cholesky_kernel, solve_kernel
 from hlo2graph.backends.cuda.forms.sort import sort_kernel
 from hlo2graph.backends.cuda.forms.top import top_k_kernel
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.ops import OPS
+from hlo2graph.ops.device import OwnKernel, device_of
 
 OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
     {
@@ -35,3 +37,10 @@ SHARED_FORMS: tuple[tuple[str, Callable[[Form], bool], Callable[[Form], KernelSo
     ("reduce-window", lambda form: scanned_dim(form.instr) is not None, scan_kernel),
 )
 """Opcodes that the loop form can do too, when their own form fits, and that form."""
+
+
+def own_kernel(form: Form) -> KernelSource:
+    """Return the kernel of an instruction that needs its own."""
+    device = device_of(OPS[form.instr.opcode].device, form.instr)
+    assert isinstance(device, OwnKernel)
+    return OWN_FORMS[device.form](form)

@@ -15,6 +15,16 @@ template <class T> __device__ inline T shuffle_down(T x, int delta) {
   return x;
 }
 
+// The value that the thread in `lane` of the warp holds; all 32 lanes take part.
+template <class T> __device__ inline T shuffle_from(T x, int lane) {
+  const int words = (sizeof(T) + 3) / 4;
+  u32 bits[words] = {};
+  memcpy(bits, &x, sizeof(T));
+  for (int k = 0; k < words; ++k) bits[k] = __shfl_sync(0xffffffffu, bits[k], lane);
+  memcpy(&x, bits, sizeof(T));
+  return x;
+}
+
 // The sum over all threads of a block, in a fixed order; each of them gets it.
 template <int Threads, class T> __device__ inline T block_sum(T x) {
   __shared__ T parts[Threads];

@@ -1,0 +1,63 @@
+"""How the columns form divides its work: results a thread, threads side by side, slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.ctypes import compute_bytes
+from hlo2graph.backends.cuda.forms.folding import large_sizes, power_below
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, SHARED_BYTES, Signature
+from hlo2graph.hlo import DType
+from hlo2graph.ops.region import Columns
+
+LANES = 32  # threads side by side, where that leaves enough blocks
+LEAST_RUN = 128  # bytes side by side that a block reads of a step, even so
+FEWEST_SLICES = 8
+MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
+MOST_AHEAD = 16  # elements that a thread waits for at once
+BYTES_AHEAD = 64  # that a thread waits for at once
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """`lanes` threads of `vector` results side by side, `slices` of them; `ahead` steps a round."""
+
+    vector: int
+    lanes: int
+    slices: int
+    ahead: int
+
+    @property
+    def width(self) -> int:
+        """Results of a block."""
+        return self.vector * self.lanes
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.lanes * self.slices
+
+
+def plan_columns(region: Columns, signature: Signature, types: Sequence[DType]) -> ColumnPlan:
+    """Return the plan for a region whose reduces have results of `types`."""
+    reads, writes = large_sizes(region, signature)
+    sizes = reads + writes or [types[0].size]
+    vector = min(MOST_VECTOR, ACCESS_BYTES // min(*sizes, ACCESS_BYTES))
+    run = region.results if region.is_contiguous else region.minor
+    while run % vector:
+        vector //= 2
+    lanes, processors = LANES, signature.device.multiprocessors
+    while lanes > 1 and lanes // 2 * vector >= region.results:
+        lanes //= 2
+    while (
+        lanes * vector * min(sizes) > LEAST_RUN and region.results < 2 * processors * lanes * vector
+    ):
+        lanes //= 2
+    blocks = -(-region.results // (lanes * vector))
+    threads = 1024 if blocks < 4 * processors else 512 if blocks < 8 * processors else 256
+    slices = min(max(FEWEST_SLICES, threads // lanes), power_below(region.steps))
+    while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:
+        slices //= 2
+    ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
+    return ColumnPlan(vector, lanes, slices, min(ahead, max(1, region.steps // slices)))

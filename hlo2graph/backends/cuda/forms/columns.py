@@ -1,0 +1,240 @@
+"""The columns form: threads side by side fold results side by side, each along slices of the steps.
+
+A thread has `vector` neighbouring results, as many as one access of 16 bytes has. The threads of
+other slices fold other steps of the same results; shared memory brings their parts together, in a
+fixed order. One thread a result folds in the init value and does what waits for the reduces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hlo2graph.backends.cuda.ctypes import compute_type
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.column_plan import FEWEST_SLICES, ColumnPlan, plan_columns
+from hlo2graph.backends.cuda.forms.folding import FoldWriter, Place, Values, dtypes_of
+from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
+from hlo2graph.hlo import Computation, Instruction
+from hlo2graph.ops.device import Expr
+from hlo2graph.ops.region import Columns
+from hlo2graph.ops.region_spaces import Size
+
+_Do: TypeAlias = Callable[[Instruction, Sequence[Expr], Sequence[Expr]], None]
+
+
+def columns_kernel(
+    region: Columns,
+    computation: Computation,
+    computations: Mapping[str, Computation],
+    signature: Signature,
+) -> KernelSource:
+    """Return the kernel of a region of columns."""
+    emitter = ElementEmitter(computations, signature.index_type)
+    emitter.enter(computation)
+    fold = FoldWriter(emitter, region, computation)
+    types = [t for reduce in fold.reduces(region.reduces) for t in dtypes_of(reduce)]
+    plan = plan_columns(region, signature, types)
+    _Writer(fold, region, plan).write()
+    emitter.leave()
+    text = signature.declare(emitter.needed_lines(), plan.threads, wide=plan.vector > 1)
+    grid = blocks_for(region.results, plan.width)
+    return KernelSource(signature.name, text, grid, plan.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step's elements of a thread's results; `inside` is the test that there is such a step."""
+
+    places: tuple[Place, ...]
+    inside: Expr | None
+
+
+class _Writer:
+    """Writes the body."""
+
+    def __init__(self, fold: FoldWriter, region: Columns, plan: ColumnPlan) -> None:
+        self.fold, self.region, self.plan = fold, region, plan
+        self.emit = fold.emit
+        self.reduces = fold.reduces(region.reduces)
+        # Of each reduce, of each of the thread's results: the parts that it has folded.
+        self.partial: dict[str, list[list[Expr]]] = {}
+
+    def write(self) -> None:
+        """Write all lines."""
+        self._place_results()
+        for reduce in self.reduces:
+            types = dtypes_of(reduce)
+            self.partial[reduce.name] = [
+                [self.emit.variable(t, "{}") for t in types] for _ in range(self.plan.vector)
+            ]
+        with self._round() as (steps, is_first):
+            for reduce in self.reduces:
+                self._fold(reduce, steps, is_first)
+            self._store_full(steps)
+        shared = self._share()
+        self._finish(shared)
+
+    # ---- places ---------------------------------------------------------------------------
+
+    def _place_results(self) -> None:
+        """Find this thread's results; what is past the last ones repeats them, never stored."""
+        emit, plan, count = self.emit, self.plan, self.region.results
+        emit.line(f"const int lane = threadIdx.x % {plan.lanes};")
+        emit.line(f"const int slice = threadIdx.x / {plan.lanes};")
+        first = emit.integer(f"({emit.block_index} * {plan.lanes} + lane) * {plan.vector}")
+        self.inside = f"{first} < {count}" if count % plan.width else None
+        if self.inside:
+            first = emit.integer(f"{self.inside} ? {first} : {count - plan.vector}")
+        self.numbers = [emit.integer(f"{first} + {k}") if k else first for k in range(plan.vector)]
+        self.kept = [self._split(number, self.region.space.kept) for number in self.numbers]
+
+    def _split(self, number: Expr, dims: Sequence[int]) -> dict[int, Expr]:
+        """Return the index along some dimensions of element `number`, as the input lies."""
+        shape = self.region.space.shape
+        order = [d for d in reversed(shape.minor_to_major) if d in dims]
+        found = self.emit.split(number, [shape.dims[d] for d in order])
+        return dict(zip(order, found, strict=True))
+
+    def _step(self, at: Expr, inside: Expr | None) -> _Step:
+        emit, region = self.emit, self.region
+        shape, along = region.space.shape, self._split(at, region.space.reduced)
+        base = None
+        if region.is_contiguous:
+            base = emit.integer(f"{at} * {region.results}{emit.places.wide} + {self.numbers[0]}")
+        places = []
+        for k, kept in enumerate(self.kept):
+            index = kept | along
+            live = [index[d] for d in range(shape.rank) if shape.dims[d] != 1]
+            number = emit.integer(f"{base} + {k}") if base and k else base
+            places.append(Place(emit, region.space, live, number))
+        return _Step(tuple(places), inside)
+
+    @contextmanager
+    def _round(self) -> Iterator[tuple[Sequence[_Step], Expr]]:
+        """Write what the context writes for the steps of a round; gives the test for the first."""
+        emit, plan, steps = self.emit, self.plan, self.region.steps
+        at, stride = emit.fresh("n"), plan.slices * plan.ahead
+        head = f"for ({emit.index_type} {at} = slice; {at} < {steps}; {at} += {stride})"
+        with emit.block(head):
+            found = []
+            for k in range(plan.ahead):
+                step = emit.integer(f"{at} + {k * plan.slices}") if k else at
+                inside = f"{step} < {steps}" if k and steps % stride else None
+                if inside:
+                    step = emit.integer(f"{inside} ? {step} : {steps - 1}")
+                found.append(self._step(step, inside))
+            yield found, f"{at} == slice"
+
+    # ---- folding --------------------------------------------------------------------------
+
+    def _fold(self, reduce: Instruction, steps: Sequence[_Step], is_first: Expr) -> None:
+        """Fold a round's steps: those that all threads have at once, then the others."""
+        fold, emit = self.fold, self.emit
+        values = [[fold.values(reduce, place) for place in step.places] for step in steps]
+        held = self.partial[reduce.name]
+        whole = [v for step, v in zip(steps, values, strict=True) if step.inside is None]
+        totals = [fold.folded(reduce, column) for column in zip(*whole, strict=True)]
+        with emit.block(f"if ({is_first})"):
+            self._each(fold.assign, reduce, held, totals)
+        with emit.block("else"):
+            self._each(fold.fold, reduce, held, totals)
+        for step, found in zip(steps, values, strict=True):
+            if step.inside:
+                with emit.block(f"if ({step.inside})"):
+                    self._each(fold.fold, reduce, held, found)
+
+    @staticmethod
+    def _each(
+        do: _Do, reduce: Instruction, held: Sequence[list[Expr]], values: Sequence[Values]
+    ) -> None:
+        for into, value in zip(held, values, strict=True):
+            do(reduce, into, value)
+
+    def _share(self) -> dict[str, list[Expr]]:
+        """Bring the slices' parts to shared memory; fold them in pairs until few are left."""
+        emit, plan = self.emit, self.plan
+        shared: dict[str, list[Expr]] = {}
+        for reduce in self.reduces:
+            shared[reduce.name] = [emit.fresh("s") for _ in dtypes_of(reduce)]
+            for dtype, name in zip(dtypes_of(reduce), shared[reduce.name], strict=True):
+                size = plan.slices * plan.width
+                emit.line(f"__shared__ {compute_type(dtype)} {name}[{size}];")
+        emit.line(f"const int own = threadIdx.x * {plan.vector};")
+        self._to_memory(shared)
+        half = plan.slices // 2
+        while half >= FEWEST_SLICES:
+            emit.line("__syncthreads();")
+            with emit.block(f"if (slice < {half})"):
+                for reduce in self.reduces:
+                    self._from_memory(reduce, shared[reduce.name], half)
+                self._to_memory(shared)
+            half //= 2
+        emit.line("__syncthreads();")
+        return shared
+
+    def _to_memory(self, shared: Mapping[str, Sequence[Expr]]) -> None:
+        vector = self.plan.vector
+        for name, arrays in shared.items():
+            for number, array in enumerate(arrays):
+                for k in range(vector):
+                    self.emit.line(f"{array}[own + {k}] = {self.partial[name][k][number]};")
+
+    def _from_memory(self, reduce: Instruction, arrays: Sequence[Expr], half: int) -> None:
+        plan = self.plan
+        for k, held in enumerate(self.partial[reduce.name]):
+            values = [
+                self.emit.bind(dtype, f"{array}[own + {half * plan.width + k}]")
+                for dtype, array in zip(dtypes_of(reduce), arrays, strict=True)
+            ]
+            self.fold.fold(reduce, held, values)
+
+    # ---- results --------------------------------------------------------------------------
+
+    def _store_full(self, steps: Sequence[_Step]) -> None:
+        """Write full-size results: all values of a step, then all its stores."""
+        leaves = self.fold.results(Size.FULL)
+        for step in steps if leaves else ():
+            found = [(k, p, self.fold.result(k, p)) for k in leaves for p in step.places]
+            tests = [test for test in (self.inside, step.inside) if test]
+            with self.emit.block(f"if ({' && '.join(tests) or 'true'})"):
+                for number, place, value in found:
+                    self.fold.store(number, place, value)
+
+    def _finish(self, shared: Mapping[str, Sequence[Expr]]) -> None:
+        """Fold what is left of the slices, a thread a result; write the row-size results."""
+        emit, plan, region = self.emit, self.plan, self.region
+        result = emit.integer(f"{emit.block_index} * {plan.width} + threadIdx.x")
+        tests = [f"threadIdx.x < {plan.width}"]
+        tests += [f"{result} < {region.results}"] if self.inside else []
+        with emit.block(f"if ({' && '.join(tests)})"):
+            kept, dims = self._split(result, region.space.kept), region.space.shape.dims
+            live = [kept[d] for d in region.space.kept if dims[d] != 1]
+            number = result if region.space.shape.is_row_major else None
+            row = Place(emit, region.space, live, number)
+            for reduce in self.reduces:
+                total = self._total(reduce, shared[reduce.name])
+                self.fold.settle(reduce, total, row)
+            self.fold.bridge(Size.ROW, row)
+            leaves = self.fold.results(Size.ROW)
+            found = [(k, self.fold.result(k, row)) for k in leaves]
+            for k, value in found:
+                self.fold.store(k, row, value)
+
+    def _total(self, reduce: Instruction, arrays: Sequence[Expr]) -> list[Expr]:
+        emit, plan = self.emit, self.plan
+        types = dtypes_of(reduce)
+        total = [
+            emit.variable(dtype, f"{array}[threadIdx.x]")
+            for dtype, array in zip(types, arrays, strict=True)
+        ]
+        left = min(plan.slices, FEWEST_SLICES)
+        for k in range(1, left):
+            values = [
+                emit.bind(dtype, f"{array}[threadIdx.x + {k * plan.width}]")
+                for dtype, array in zip(types, arrays, strict=True)
+            ]
+            self.fold.fold(reduce, total, values)
+        return total

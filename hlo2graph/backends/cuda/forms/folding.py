@@ -1,0 +1,167 @@
+"""What the rows and the columns form share: where the values of a region are looked at, and folds.
+
+A `Place` is one element of all full-size values at once, or of all row-size ones. Whatever a
+region's instruction has computed at a place stays known there, so that what waits for a reduce
+finds what was computed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo2graph.backends.cuda.ctypes import stored
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.source import Signature
+from hlo2graph.backends.cuda.team import Part
+from hlo2graph.hlo import Computation, DType, Instruction, Shape
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.region import Folding
+from hlo2graph.ops.region_spaces import Size, Space
+
+Values = tuple[Expr, ...]  # an element of each leaf
+
+
+class Place:
+    """One element, by the index of its dimensions larger than 1, and, if known, its number.
+
+    The number counts elements as the region's input lies in memory.
+    """
+
+    def __init__(
+        self, emit: ElementEmitter, space: Space, live: Sequence[Expr], number: Expr | None
+    ) -> None:
+        """Take the index in logical order."""
+        self._emit = emit
+        self._space = space
+        self._live = tuple(live)
+        self._number = number
+        self._known: dict[tuple[int, ...], Index] = {}
+
+    def index(self, dims: tuple[int, ...]) -> Index:
+        """Return the index of the element in a value of `dims`."""
+        if dims not in self._known:
+            self._known[dims] = self._found(dims)
+        return self._known[dims]
+
+    def _found(self, dims: tuple[int, ...]) -> Index:
+        if self._space.is_plain(dims):
+            live = iter(self._live)
+            index = tuple("0" if n == 1 else next(live) for n in dims)
+        else:
+            assert self._number is not None
+            index = self._emit.split(self._number, dims)
+        if self._number is not None and any(n > 1 for n in dims):
+            self._emit.places.know(index, self._laid_out(dims), self._number)
+        return index
+
+    def _laid_out(self, dims: tuple[int, ...]) -> Shape:
+        """Return a shape of `dims` whose elements the number counts in memory."""
+        shape = self._space.shape
+        return shape if dims == shape.dims else Shape(shape.dtype, dims)
+
+
+class FoldWriter:
+    """Writes the reduces of a region: their values, folds and totals, and the results."""
+
+    def __init__(self, emit: ElementEmitter, region: Folding, computation: Computation) -> None:
+        """Take an emitter that walks `computation`."""
+        self.emit = emit
+        self.region = region
+        self.computation = computation
+        self.leaves: tuple[Shape, ...] = tuple(computation.result.shape.leaves())
+
+    def reduces(self, stage: Sequence[str]) -> tuple[Instruction, ...]:
+        """Return the reduces of a stage."""
+        return tuple(self.computation[name] for name in stage)
+
+    def values(self, reduce: Instruction, place: Place) -> Values:
+        """Return what `reduce` folds at `place`."""
+        count = len(reduce.operands) // 2
+        return tuple(self.at(name, 0, place) for name in reduce.operands[:count])
+
+    def at(self, name: str, number: int, place: Place) -> Expr:
+        """Return an element of a leaf of an instruction."""
+        leaf = tuple(self.computation[name].shape.leaves())[number]
+        return self.emit.leaf(name, number, place.index(leaf.dims))
+
+    def folded(self, reduce: Instruction, values: Sequence[Values]) -> Values:
+        """Return the fold of one or more elements, neighbours first."""
+        found = list(values)
+        while len(found) > 1:
+            odd = [found.pop()] if len(found) % 2 else []
+            pairs = zip(found[::2], found[1::2], strict=True)
+            found = [self._called(reduce, a, b) for a, b in pairs] + odd
+        return found[0]
+
+    def fold(self, reduce: Instruction, into: Sequence[Expr], values: Sequence[Expr]) -> None:
+        """Fold `values` into the variables `into`."""
+        self.assign(reduce, into, self._called(reduce, into, values))
+
+    def assign(self, reduce: Instruction, into: Sequence[Expr], values: Sequence[Expr]) -> None:
+        """Give the variables `into` their new values."""
+        if len(into) > 1:  # all results before any of them changes
+            types = dtypes_of(reduce)
+            values = [self.emit.bind(t, v) for t, v in zip(types, values, strict=True)]
+        for name, value in zip(into, values, strict=True):
+            self.emit.line(f"{name} = {value};")
+
+    def part(self, reduce: Instruction, held: Sequence[Expr]) -> Part:
+        """Return the variables `held` as a part that threads fold together."""
+
+        def fold(into: Sequence[Expr], values: Sequence[Expr]) -> None:
+            self.fold(reduce, into, values)
+
+        return Part(dtypes_of(reduce), held, fold)
+
+    def settle(self, reduce: Instruction, partial: Sequence[Expr], row: Place) -> None:
+        """Fold in the init values: what `partial` then holds is the element of `reduce`."""
+        inits = [self.emit.leaf(o, 0, ()) for o in reduce.operands[len(reduce.operands) // 2 :]]
+        totals = self._called(reduce, inits, partial)
+        first = next(reduce.shape.leaves())
+        self.emit.assume(reduce.name, row.index(first.dims), totals)
+
+    def bridge(self, size: Size, place: Place) -> None:
+        """Make known what lies behind reshapes to other dimensions."""
+        for name in self.region.bridges:
+            instr = self.computation[name]
+            assert isinstance(instr.shape, Shape)
+            if self.region.space.size_of(instr.shape.dims) is size:
+                value = self.at(instr.operands[0], 0, place)
+                self.emit.assume(name, place.index(instr.shape.dims), (value,))
+
+    def results(self, size: Size) -> list[int]:
+        """Return the numbers of the result leaves of a size."""
+        space = self.region.space
+        return [k for k, leaf in enumerate(self.leaves) if space.size_of(leaf.dims) is size]
+
+    def result(self, number: int, place: Place) -> Expr:
+        """Return an element of a result leaf."""
+        return self.at(self.computation.root, number, place)
+
+    def store(self, number: int, place: Place, value: Expr) -> None:
+        """Write an element of a result leaf."""
+        leaf = self.leaves[number]
+        at = self.emit.offset(leaf, place.index(leaf.dims))
+        self.emit.line(f"r{number}[{at}] = {stored(leaf.dtype, value)};")
+
+    def _called(self, reduce: Instruction, a: Sequence[Expr], b: Sequence[Expr]) -> Values:
+        return self.emit.call(str(reduce.attrs["to_apply"]), (*a, *b))
+
+
+def dtypes_of(reduce: Instruction) -> list[DType]:
+    """Return the element types of a reduce's results."""
+    return [leaf.dtype for leaf in reduce.shape.leaves()]
+
+
+def large_sizes(region: Folding, signature: Signature) -> tuple[list[int], list[int]]:
+    """Return the bytes of an element of each full-size array that is read, and is written."""
+    count = region.space.shape.elements
+    return (
+        [s.dtype.size for s in signature.parameters if s.elements == count],
+        [s.dtype.size for s in signature.results if s.elements == count],
+    )
+
+
+def power_below(number: int) -> int:
+    """Return the largest power of two that is at most `number`, which is at least 1."""
+    return 1 << (number.bit_length() - 1)

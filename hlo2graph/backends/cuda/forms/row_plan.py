@@ -1,0 +1,112 @@
+"""How the rows form divides its work: threads a row, elements a thread, and whether it holds them.
+
+A thread takes `vector` columns side by side, as many as one access of 16 bytes has, then as many
+`team.slices * vector` columns further on. `chunks` of these are under way at once: what a
+multiprocessor waits for has to be some 50 kB for memory to be busy all the time. Where all of a
+row's elements fit into its threads' registers, they are read once, whatever the number of stages;
+longer rows are read again at each stage, from the caches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.forms.folding import large_sizes, power_below
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
+from hlo2graph.backends.cuda.team import WARP, Team
+from hlo2graph.ops.region import Rows
+
+BLOCK = 256  # threads of a block of rows that need fewer
+WIDEST = 1024  # threads of a block
+BYTES_AHEAD = 64  # that a thread waits for at once
+LEAST_RUN = 64  # bytes side by side that the threads of a row read at once
+MOST_AHEAD = 16  # elements that a thread waits for at once
+MOST_HELD = {BLOCK: 64, 512: 48, WIDEST: 24}  # 4-byte values a thread, by the threads of a block
+MOST_LINES = 8000  # about, of one kernel: the compiler takes seconds for more
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """`vectors` runs of `vector` columns make a row."""
+
+    team: Team
+    vector: int
+    vectors: int
+    chunks: int
+    held: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """All threads have as many chunks."""
+        return self.vectors % (self.team.slices * self.chunks) == 0
+
+    @property
+    def is_once(self) -> bool:
+        """One round of chunks covers the row."""
+        return self.team.slices * self.chunks >= self.vectors
+
+
+def plan_rows(region: Rows, signature: Signature, instructions: int) -> RowPlan:
+    """Return the plan for a region of so many instructions."""
+    reads, writes = large_sizes(region, signature)
+    sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
+    vector = _vector(region, min(sizes))
+    vectors = region.steps // vector
+    most = min(WIDEST, power_below(vectors))
+    ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
+    slices = _slices(region, signature, vectors, ahead, LEAST_RUN // (vector * min(sizes)))
+    values = vector * max(1, len(reads)) * (2 if max(sizes) > 4 else 1)
+    while slices < most and not _fits(slices, vectors, values, instructions):
+        slices *= 2
+    slices = min(slices, most)
+    passes = len(region.stages) + any(region.waits)
+    held = _fits(slices, vectors, values, instructions)
+    if held:
+        chunks = -(-vectors // slices)
+    else:
+        chunks = max(1, min(ahead, MOST_LINES // (instructions * vector * passes)))
+        slices = _long_slices(region, signature, most)
+    return RowPlan(Team(_lanes(region, signature, slices), slices), vector, vectors, chunks, held)
+
+
+def _vector(region: Rows, size: int) -> int:
+    """Return how many columns of elements of `size` bytes a thread takes side by side."""
+    found = ACCESS_BYTES // min(size, ACCESS_BYTES)
+    run = region.steps if region.is_contiguous else region.minor
+    while run % found:
+        found //= 2
+    return found
+
+
+def _slices(region: Rows, signature: Signature, vectors: int, ahead: int, least: int) -> int:
+    """Return the threads a row that keep memory busy: more where there are few rows."""
+    found = max(power_below(max(1, vectors // ahead)), power_below(max(1, least)))
+    enough = signature.device.multiprocessors * signature.device.threads // 2
+    while found < WIDEST and region.results * found < enough:
+        found *= 2
+    return min(found, WIDEST, power_below(vectors))
+
+
+def _long_slices(region: Rows, signature: Signature, most: int) -> int:
+    """Return the threads of a row that is read in rounds."""
+    found = BLOCK
+    enough = signature.device.multiprocessors * signature.device.threads
+    while found < WIDEST and region.results * found < enough:
+        found *= 2
+    return min(found, most)
+
+
+def _fits(slices: int, vectors: int, values: int, instructions: int) -> bool:
+    """Tell whether the threads' registers hold a row, and the kernel's text stays short."""
+    chunks = -(-vectors // slices)
+    limit = next(n for threads, n in MOST_HELD.items() if slices <= threads)
+    return chunks * values <= limit and chunks * values * instructions <= MOST_LINES
+
+
+def _lanes(region: Rows, signature: Signature, slices: int) -> int:
+    """Return the rows a block: fewer where each multiprocessor would not get two blocks."""
+    lanes = max(1, BLOCK // slices)
+    least = max(1, WARP // slices)
+    while lanes > least and region.results < 2 * signature.device.multiprocessors * lanes:
+        lanes //= 2
+    return lanes
