@@ -26,8 +26,8 @@ _NONE: dict[str, None] = {}
 class Draft:
     """The instructions of one computation, changed in place.
 
-    `held` are the instructions that control dependencies tie, in either role: they stay.
-    `touched` collects, in order, whose operands or users have changed.
+    `held` are the instructions that control dependencies tie, in either role: they stay. `touched`
+    collects, in order, whose operands or users have changed.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Draft:
         self.users: dict[str, dict[str, None]] = {}
         self.held: set[str] = set()
         self.touched: dict[str, None] = {}
+        self.changed = False
         self._effects = effects  # computations with side effects
         self._numbers: dict[str, int] = {}
         for instr in computation.instructions:
@@ -99,6 +100,7 @@ class Draft:
         self.instructions[name] = made
         self._use(made)
         self.touched[name] = None
+        self.changed = True
         return name
 
     def become(self, name: str, made: Instruction) -> None:
@@ -107,12 +109,14 @@ class Draft:
         assert made.name == name
         self.instructions[name] = made
         self._use(made)
+        self.changed = True
         self.touched[name] = None
         self.touched.update(self.users.get(name, _NONE))
         self._release(before, set(made.operands))
 
     def redirect(self, name: str, value: str) -> None:
         """Let all who read `name` read `value` instead, and drop `name`."""
+        self.changed = True
         for user in tuple(self.users.pop(name, _NONE)):
             reader = self.instructions[user]
             operands = tuple(value if o == name else o for o in reader.operands)
@@ -135,6 +139,7 @@ class Draft:
             if not self.is_pure(instr):
                 continue
             del self.instructions[name]
+            self.changed = True
             self.users.pop(name, None)
             self.touched.pop(name, None)
             for operand in dict.fromkeys(instr.operands):
@@ -152,7 +157,9 @@ class Draft:
         return name
 
     def done(self) -> Computation:
-        """Return the computation."""
+        """Return the computation; the one that the draft began with if nothing was changed."""
+        if not self.changed:
+            return self.computation
         ordered: dict[str, Instruction] = {}
         for name in self.instructions:
             stack = [name]

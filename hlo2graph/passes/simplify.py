@@ -50,6 +50,8 @@ def simplify(module: Module) -> Module:
         else computation
         for name, computation in module.computations.items()
     }
+    if all(computations[name] is held for name, held in module.computations.items()):
+        return module
     return used_computations(replace(module, computations=computations))
 
 

@@ -15,17 +15,6 @@ def element(draft: Draft, instr: Instruction) -> Found:
     return whole.operands[index] if whole.opcode == "tuple" else None
 
 
-def tuple_(draft: Draft, instr: Instruction) -> Found:
-    """Take a tuple of all elements of another, in order, for that one."""
-    operands = draft.operands(instr)
-    if not operands or any(o.opcode != "get-tuple-element" for o in operands):
-        return None
-    whole = operands[0].operands[0]
-    if any(o.operands[0] != whole or o.attrs["index"] != k for k, o in enumerate(operands)):
-        return None
-    return whole
-
-
 def conditional(draft: Draft, instr: Instruction) -> Found:
     """Call the branch that is known to be chosen."""
     selector = splat(draft, instr.operands[0])
@@ -43,5 +32,4 @@ def conditional(draft: Draft, instr: Instruction) -> Found:
 TUPLES: dict[str, Rule] = {
     "conditional": conditional,
     "get-tuple-element": element,
-    "tuple": tuple_,
 }

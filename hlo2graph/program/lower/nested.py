@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo2graph.hlo import Computation, Instruction
+from hlo2graph.ops.trip_count import trip_count
 from hlo2graph.program.lower.leaf import Leaf, Leaves, leaf_names
 from hlo2graph.program.lower.rules import Rule, rule_for
 from hlo2graph.program.lower.sequence import Builder, Frame, metadata
-from hlo2graph.program.lower.trip_count import trip_count
 from hlo2graph.program.thunks import Conditional, Value, While
 
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
-from hlo2graph.hlo import Computation, DType, Instruction, Kind, Literal
-from hlo2graph.program.lower.calls import part_range
-from hlo2graph.program.lower.leaf import Leaves
+from hlo2graph.hlo import Computation, DType, Instruction, Kind, Literal, Shape, TupleShape
 
 _KNOWN = re.compile(r'known_trip_count\\?"\s*:\s*\{\s*\\?"n\\?"\s*:\s*\\?"?(\d{1,18})\b')
 _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE"}
 _DEEPEST = 12  # instructions followed from a root to a counter
+
+
+class Init(Protocol):
+    """What a leaf of the loop state is before the first round."""
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape."""
+        ...
+
+    @property
+    def literal(self) -> Literal | None:
+        """Its value, where that is known."""
+        ...
 
 
 class _Affine(NamedTuple):
@@ -28,7 +40,7 @@ _Bindings: TypeAlias = Callable[[int, int], "_Affine | None"]
 
 
 def trip_count(
-    loop: Instruction, inits: Leaves, computations: Mapping[str, Computation]
+    loop: Instruction, inits: Sequence[Init], computations: Mapping[str, Computation]
 ) -> int | None:
     """Return how often the body of `loop` runs, or None.
 
@@ -50,7 +62,7 @@ def trip_count(
 def _counted(
     condition: Computation,
     body: Computation,
-    inits: Leaves,
+    inits: Sequence[Init],
     computations: Mapping[str, Computation],
 ) -> int | None:
 
@@ -182,8 +194,9 @@ class _Follow:
         if instr.opcode == "get-tuple-element":
             index = instr.attrs["index"]
             assert isinstance(index, int)
-            first, _ = part_range(computation[instr.operands[0]].shape, index)
-            return instr.operands[0], first + leaf
+            whole = computation[instr.operands[0]].shape
+            assert isinstance(whole, TupleShape)
+            return instr.operands[0], whole.starts[index] + leaf
         for operand in instr.operands[:-1]:
             count = computation[operand].shape.leaf_count
             if leaf < count:

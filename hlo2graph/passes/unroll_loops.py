@@ -1,0 +1,95 @@
+"""Loops whose number of rounds is known and small, written out as calls of their bodies.
+
+A loop of no round is its init; of one round, a call. A few rounds of little work are written out
+so that they fuse: where each instruction of the body works element by element, or moves at most
+FEW_ELEMENTS elements, and rounds times instructions come to at most MOST_INSTRUCTIONS. Work on
+neighbours (slices of large arrays, windows, products) stays in its loop: joined rounds would
+compute it again and again, or could not be joined at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from hlo2graph.hlo import Computation, Instruction, Literal, Shape, TupleShape
+from hlo2graph.ops import OPS
+from hlo2graph.ops.trip_count import trip_count
+from hlo2graph.ops.views import same_places
+from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.values import made
+
+FEW_ELEMENTS = 64
+MOST_INSTRUCTIONS = 512
+
+_FREE = frozenset({"constant", "get-tuple-element", "parameter", "tuple"})
+_SPREADING = frozenset({"bitcast-convert", "broadcast", "iota"})
+_MOVING = frozenset(
+    {
+        *("concatenate", "dynamic-slice", "dynamic-update-slice", "gather", "pad", "reshape"),
+        *("reverse", "slice", "transpose"),
+    }
+)
+
+
+class _Leaf(NamedTuple):
+    """An element of loop state before the first round."""
+
+    shape: Shape
+    literal: Literal | None
+
+
+def rounds_of(
+    draft: Draft, loop: Instruction, computations: Mapping[str, Computation]
+) -> int | None:
+    """Return how often the body of `loop` runs, where that is known."""
+    return trip_count(loop, list(_leaves(draft, loop.operands[0])), computations)
+
+
+def unroll(draft: Draft, loop: Instruction, computations: Mapping[str, Computation]) -> bool:
+    """Write a loop out if the rule says so; tell whether it did."""
+    rounds = rounds_of(draft, loop, computations)
+    body = computations[str(loop.attrs["body"])]
+    if rounds is None or (rounds > 1 and not _is_little(body, rounds)):
+        return False
+    if rounds == 0:
+        same = same_places(draft[loop.operands[0]].shape, loop.shape)
+        if same:
+            draft.redirect(loop.name, loop.operands[0])
+        return same
+    state = loop.operands[0]
+    call = {"to_apply": body.name}
+    for _ in range(rounds - 1):
+        state = draft.add(loop, "call", loop.shape, (state,), call)
+    draft.become(loop.name, made(loop, "call", (state,), call))
+    return True
+
+
+def _leaves(draft: Draft, name: str) -> Iterator[_Leaf]:
+    instr = draft[name]
+    if instr.opcode == "tuple":
+        for operand in instr.operands:
+            yield from _leaves(draft, operand)
+    elif isinstance(instr.shape, TupleShape):
+        yield from (_Leaf(leaf, None) for leaf in instr.shape.leaves())
+    else:
+        literal = instr.payload if instr.opcode == "constant" else None
+        yield _Leaf(instr.shape, literal if isinstance(literal, Literal) else None)
+
+
+def _is_little(body: Computation, rounds: int) -> bool:
+    counted = [i for i in body.instructions if i.opcode not in _FREE]
+    return rounds * len(counted) <= MOST_INSTRUCTIONS and all(
+        _is_light(body, instr) for instr in counted
+    )
+
+
+def _is_light(body: Computation, instr: Instruction) -> bool:
+    spec = OPS[instr.opcode]
+    if not isinstance(instr.shape, Shape) or spec.effect:
+        return False
+    if spec.elementwise or instr.opcode in _SPREADING:
+        return True
+    shapes = [instr.shape, *(body[o].shape for o in instr.operands)]
+    few = all(isinstance(s, Shape) and s.elements <= FEW_ELEMENTS for s in shapes)
+    return few and instr.opcode in _MOVING

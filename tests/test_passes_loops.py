@@ -1,0 +1,263 @@
+"""Loops made smaller or taken apart: what is left, and that no bit of a result changes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from agreement import scalar_region
+from hypothesis import given
+from hypothesis import strategies as st
+from random_modules import random_module
+from rewriting import ADD, module_of, opcodes, rewritten
+from test_random_modules import examples
+
+import hlo2graph as h2g
+from hlo2graph.hlo import Module
+from hlo2graph.hlo.printer import format_module
+from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.simplify import simplify
+from hlo2graph.passes.simplify_loops import simplify_loops
+from hlo2graph.passes.unroll_loops import MOST_INSTRUCTIONS
+
+PASSES = (inline_calls, simplify, simplify_loops)
+
+
+def loop(
+    state: str,
+    inits: str,
+    body: str,
+    results: str,
+    rounds: int = 40,
+    taken: str = "",
+    more: str = "",
+) -> Module:
+    """Return a module with a loop; element 0 of its state counts the rounds."""
+    shapes = state.split("; ")
+    parts = "\n".join(
+        f"e{k} = {shape} get-tuple-element(s), index={k}" for k, shape in enumerate(shapes)
+    )
+    whole = f"({', '.join(shapes)})"
+    computations = f"""{more}
+    body {{
+      s = {whole} parameter(0)
+      {parts}
+      one = s32[] constant(1)
+      next = s32[] add(e0, one)
+      {body}
+      ROOT r = {whole} tuple(next, {results})
+    }}
+    more {{
+      s = {whole} parameter(0)
+      {parts}
+      n = s32[] constant({rounds})
+      ROOT c = pred[] compare(e0, n), direction=LT
+    }}
+    """
+    used = [int(k) for k in (taken or "1").split(",")]
+    picked = "\n".join(f"g{k} = {shapes[k]} get-tuple-element(w), index={k}" for k in used)
+    results = ", ".join(shapes[k] for k in used)
+    return module_of(
+        f"""p = f32[4] parameter(0)
+        q = f32[4] parameter(1)
+        m = f32[4,4] parameter(2)
+        zero = s32[] constant(0)
+        x = f32[] constant(0.5)
+        half = f32[4] broadcast(x), dimensions={{}}
+        t = {whole} tuple(zero, {inits})
+        w = {whole} while(t), condition=more, body=body
+        {picked}
+        r = ({results}) tuple({", ".join(f"g{k}" for k in used)})""",
+        computations,
+    )
+
+
+def state_of(module: Module) -> list[str]:
+    """Return the state of the only loop."""
+    [found] = [i for c in module.computations.values() for i in c.instructions
+               if i.opcode == "while"]  # fmt: skip
+    return [part.without_layout_text() for part in found.shape.parts]
+
+
+HEAVY = "d = f32[4,4] dot(e1, e1), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+
+def test_a_few_rounds_of_little_work_are_written_out():
+    made = rewritten(loop("s32[]; f32[4]", "p", "n = f32[4] negate(e1)", "n", 3), *PASSES)
+    assert opcodes(made.entry) == ["negate"]
+
+
+def test_rounds_that_use_their_number_are_written_out():
+    body = "f = f32[] convert(e0)\nb = f32[4] broadcast(f), dimensions={}\na = f32[4] add(e1, b)"
+    made = rewritten(loop("s32[]; f32[4]", "p", body, "a", 3), *PASSES)
+    assert opcodes(made.entry) == ["broadcast", "add"] * 3
+    assert list(made.computations) == ["main"]
+
+
+@pytest.mark.parametrize("rounds", [MOST_INSTRUCTIONS // 3, MOST_INSTRUCTIONS // 3 + 1])
+def test_many_rounds_stay_a_loop(rounds):
+    body = "a = f32[4] add(e1, e1)\nb = f32[4] multiply(a, e1)"
+    made = rewritten(loop("s32[]; f32[4]", "p", body, "b", rounds), *PASSES, exact=False)
+    assert ("while" in opcodes(made.entry)) is (3 * rounds > MOST_INSTRUCTIONS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "b = f32[4] copy(e1)\nd = f32[4,4] broadcast(b), dimensions={0}\nz = f32[] constant(0)\n"
+        "n = f32[4] reduce(d, z), dimensions={1}, to_apply=sum",
+        "z = f32[100] iota(), iota_dimension=0\ny = f32[4] dynamic-slice(z, e0), "
+        "dynamic_slice_sizes={4}\nn = f32[4] add(y, e1)",
+    ],
+)
+def test_rounds_that_look_at_neighbours_stay_a_loop(body):
+    made = rewritten(loop("s32[]; f32[4]", "p", body, "n", 3, more=ADD), *PASSES)
+    assert opcodes(made.entry) == ["while"]
+
+
+@pytest.mark.parametrize(("rounds", "left"), [(0, []), (1, ["dot"]), (2, ["while"])])
+def test_no_round_and_one_round_are_no_loop(rounds, left):
+    made = rewritten(loop("s32[]; f32[4,4]", "m", HEAVY, "d", rounds), *PASSES)
+    assert opcodes(made.entry) == left
+
+
+def test_loops_in_loops_are_written_out_from_the_inside():
+    inner = """inner {
+      a = (s32[], f32[4]) parameter(0)
+      i = s32[] get-tuple-element(a), index=0
+      v = f32[4] get-tuple-element(a), index=1
+      o = s32[] constant(1)
+      j = s32[] add(i, o)
+      w = f32[4] multiply(v, v)
+      ROOT b = (s32[], f32[4]) tuple(j, w)
+    }
+    again {
+      a = (s32[], f32[4]) parameter(0)
+      i = s32[] get-tuple-element(a), index=0
+      o = s32[] constant(2)
+      ROOT b = pred[] compare(i, o), direction=LT
+    }"""
+    body = """z = s32[] constant(0)
+      t = (s32[], f32[4]) tuple(z, e1)
+      u = (s32[], f32[4]) while(t), condition=again, body=inner
+      n = f32[4] get-tuple-element(u), index=1"""
+    made = rewritten(loop("s32[]; f32[4]", "p", body, "n", 2, more=inner), *PASSES)
+    assert opcodes(made.entry) == ["multiply"] * 4
+
+
+def test_what_no_round_changes_is_the_init_itself():
+    made = rewritten(
+        loop("s32[]; f32[4]; f32[4]", "p, q", "a = f32[4] subtract(e1, e2)", "a, e2", 400,
+             taken="1,2"), *PASSES)  # fmt: skip
+    assert made.entry.result.operands == ("g1", "q")
+
+
+def test_constants_go_into_the_loop():
+    body = "a = f32[4] multiply(e1, e2)"
+    made = rewritten(loop("s32[]; f32[4]; f32[4]", "p, half", body, "a, e2", 400), *PASSES)
+    assert state_of(made) == ["s32[]", "f32[4]"]
+    assert "broadcast" in opcodes(made.computations["body"])
+
+
+def test_state_that_nobody_needs_goes():
+    body = "a = f32[4] negate(e1)\nb = f32[4] add(e2, e1)\nc = f32[4] add(e3, e2)"
+    made = rewritten(
+        loop("s32[]; f32[4]; f32[4]; f32[4]", "p, q, q", body, "a, b, c", 400, taken="2"), *PASSES
+    )
+    assert state_of(made) == ["s32[]", "f32[4]", "f32[4]"]
+    assert opcodes(made.computations["body"]) == ["add", "negate", "add"]
+
+
+def test_counters_that_run_alike_are_one():
+    body = "k = s32[] add(e2, one)\nf = f32[] convert(e2)\n"
+    body += "b = f32[4] broadcast(f), dimensions={}\na = f32[4] subtract(e1, b)"
+    made = rewritten(
+        loop("s32[]; f32[4]; s32[]", "p, zero", body, "a, k", 400, taken="1,2"), *PASSES
+    )
+    assert state_of(made) == ["s32[]", "f32[4]"]
+
+
+def test_random_numbers_that_are_drawn_apart_stay_apart():
+    draw = "rng(x0, x1), distribution=rng_uniform"
+    body = f"x0 = f32[] constant(0)\nx1 = f32[] constant(1)\na = f32[4] {draw}\nb = f32[4] {draw}"
+    module = loop("s32[]; f32[4]; f32[4]", "p, p", body, "a, b", 400, taken="1,2")
+    made = module
+    for rewrite in PASSES:
+        made = rewrite(made)
+    assert opcodes(made.computations["body"]).count("rng") == 2
+
+
+def test_the_same_work_in_every_round_is_done_once_before():
+    body = """d = f32[4,4] dot(e2, e2), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    h = f32[4,4] exponential(d)
+    z = f32[] constant(0)
+    v = f32[4] reduce(h, z), dimensions={0}, to_apply=sum
+    y = f32[2,2] reshape(v)
+    x = f32[4] reshape(e1)
+    b = f32[2,2] reshape(e1)
+    c = f32[2,2] multiply(b, y)
+    a = f32[4] reshape(c)"""
+    made = rewritten(loop("s32[]; f32[4]; f32[4,4]", "p, m", body, "a, e2", 400, more=ADD), *PASSES)
+    assert opcodes(made.entry) == ["dot", "exponential", "reduce", "while"]
+    inside = opcodes(made.computations["body"])
+    assert sorted(inside) == ["add", "multiply", "reshape", "reshape", "reshape"]
+    assert state_of(made) == ["s32[]", "f32[4]", "f32[4]"]
+
+
+def test_what_would_need_more_memory_is_done_in_the_loop():
+    body = """b = f32[4,4] broadcast(e2), dimensions={0}
+    c = f32[4,4] exponential(b)
+    z = f32[] constant(0)
+    v = f32[4] reduce(c, z), dimensions={1}, to_apply=sum
+    d = f32[4,64] broadcast(e2), dimensions={0}
+    a = f32[4] multiply(e1, v)
+    y = f32[64,4] broadcast(a), dimensions={1}
+    o = f32[4,4] dot(d, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    n = f32[4] reduce(o, z), dimensions={1}, to_apply=sum"""
+    made = rewritten(loop("s32[]; f32[4]; f32[4]", "p, q", body, "n, e2", 9, more=ADD), *PASSES)
+    inside = opcodes(made.computations["body"])
+    assert inside.count("broadcast") == 2
+    assert "exponential" not in inside
+
+
+def test_a_body_that_two_loops_share_is_changed_for_one():
+    module = loop("s32[]; f32[4]; f32[4]", "p, half", "a = f32[4] multiply(e1, e2)", "a, e2", 400)
+    text = format_module(module)
+    second = """  %t2 = (s32[], f32[4], f32[4]) tuple(%zero, %p, %q)
+  %w2 = (s32[], f32[4], f32[4]) while(%t2), condition=%more, body=%body
+  %g2 = f32[4] get-tuple-element(%w2), index=1
+  ROOT %r = (f32[4], f32[4]) tuple(%g1, %g2)
+"""
+    at = text.index("  ROOT %r = (f32[4]) tuple")
+    entry = text.index("ENTRY")
+    both = text[:at] + second + "}\n"
+    both = both[:entry] + both[entry:].replace("-> (f32[4])", "-> (f32[4], f32[4])", 1)
+    made = rewritten(h2g.parse(both), *PASSES)
+    loops = [i for i in made.entry.instructions if i.opcode == "while"]
+    assert [len(i.shape.parts) for i in loops] == [2, 3]
+    assert loops[0].attrs["body"] != loops[1].attrs["body"]
+
+
+def test_loops_with_effects_stay():
+    body = "k = token[] after-all()\ni = (f32[4], token[]) infeed(k)\n"
+    body += "a = f32[4] get-tuple-element(i), index=0"
+    module = loop("s32[]; f32[4]; f32[4]", "p, q", body, "a, e2", 1)
+    made = simplify_loops(module)
+    assert opcodes(made.entry) == ["while"]
+    assert made.computations["body"] is module.computations["body"]
+
+
+def test_modules_without_loops_are_left():
+    module = module_of(
+        "p = f32[4] parameter(0)\nr = f32[4] negate(p)", scalar_region("f", "add", "f32")
+    )
+    assert simplify_loops(module) is module
+
+
+@examples(80)
+@given(st.integers(0, 2**32))
+def test_random_modules_keep_their_bits(seed):
+    rnd = Random(seed)
+    text = random_module(rnd, rnd.choice((8, 20, 40)))
+    made = h2g.parse(text)
+    rewritten(made, *PASSES, *PASSES)
