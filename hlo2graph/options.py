@@ -26,7 +26,8 @@ class PlanOptions(TypedDict, total=False):
     """What decides a plan, by keyword; each is a flag of the command line too.
 
     target: what the plan is for: host, sm_80, sm_90, or auto, what `run` would take here.
-    fuse: none or default; left out, none for host and default for sm_NN.
+    fuse: none or default; left out, none for host and default for sm_NN, where modules that XLA
+        has scheduled keep the fusions they have.
     schedule: concurrent (edges are the data's hazards) or serialize (each thunk waits for the
         one before).
     memory_budget: bytes that the arena should fit into, at the price of reuse edges.

@@ -7,8 +7,13 @@ from hlo2graph.frontend.verify import verify
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
-from hlo2graph.passes.fuse import MOST_INSTRUCTIONS, fuse
+from hlo2graph.passes.fuse import fuse
+from hlo2graph.passes.fuse_cost import MOST_INSTRUCTIONS
 from tests.conftest import RUNNABLE, SAMPLES
+
+DRAWN = {"random": (4,)}  # results of `rng`, whose bits depend on its name
+SUM = "sum { a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] add(a, b) }\n"
+MOST = "most { a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] maximum(a, b) }\n"
 
 
 def fused(body: str, header: str = "", before: str = "") -> h2g.parse:
@@ -36,13 +41,34 @@ def test_a_chain_becomes_one_fusion():
     assert insides(module) == [["negate", "exponential", "add"]]
 
 
-def test_a_value_with_two_kernels_behind_it_is_not_computed_twice():
+def test_what_is_dear_is_not_computed_twice():
     module = fused(
-        "p = f32[8,8] parameter(0)\na = f32[8,8] exponential(p)\nb = f32[8,8] negate(a)\n"
-        "d = f32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-        "ROOT r = f32[8,8] abs(d)"
+        "p = f32[512,512] parameter(0)\na = f32[512,512] exponential(p)\nz = f32[] constant(0)\n"
+        "b = f32[512] reduce(a, z), dimensions={0}, to_apply=sum\n"
+        "c = f32[512,512] transpose(a), dimensions={1,0}\n"
+        "ROOT t = (f32[512], f32[512,512]) tuple(b, c)",
+        before=SUM,
     )
-    assert opcodes(module) == ["exponential", "negate", "dot", "abs"]
+    made = [name for inside in insides(module) for name in inside]
+    assert (made + opcodes(module)).count("exponential") == 1
+
+
+def test_what_is_cheap_goes_to_each_kernel_that_reads_it():
+    module = fused(
+        "p = f32[512] parameter(0)\nq = f32[64] parameter(1)\na = f32[512] negate(p)\n"
+        "b = f32[64] slice(a), slice={[0:64]}\nc = f32[64] multiply(b, q)\n"
+        "d = f32[64,512] broadcast(a), dimensions={1}\ne = f32[64,512] abs(d)\n"
+        "ROOT t = (f32[64], f32[64,512]) tuple(c, e)"
+    )
+    assert all("negate" in inside for inside in insides(module))
+
+
+def test_a_value_needed_outside_too_is_another_result():
+    module = fused(
+        "p = f32[512] parameter(0)\na = f32[512] exponential(p)\nb = f32[512] negate(a)\n"
+        "ROOT t = (f32[512], f32[512]) tuple(a, b)"
+    )
+    assert insides(module) == [["exponential", "negate", "tuple"]]
 
 
 def test_a_diamond_of_one_consumer_joins():
@@ -64,25 +90,117 @@ def test_free_instructions_go_to_each_consumer():
     assert all("constant" in inside and "broadcast" in inside for inside in insides(module))
 
 
-def test_a_reduction_takes_its_input_in_and_is_a_root_only():
+def test_a_reduction_takes_in_what_it_folds_and_what_follows():
     module = fused(
-        "p = f32[8,8] parameter(0)\nz = f32[] constant(0)\ns = f32[8,8] multiply(p, p)\n"
-        "r = f32[8] reduce(s, z), dimensions={1}, to_apply=sum\nROOT n = f32[8] sqrt(r)",
-        before="sum { a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] add(a, b) }",
+        "p = f32[64,64] parameter(0)\nz = f32[] constant(0)\ns = f32[64,64] multiply(p, p)\n"
+        "r = f32[64] reduce(s, z), dimensions={1}, to_apply=sum\nROOT n = f32[64] sqrt(r)",
+        before=SUM,
     )
-    assert opcodes(module) == ["constant", "fusion", "sqrt"]
-    assert insides(module) == [["constant", "multiply", "reduce"]]
+    assert insides(module) == [["constant", "multiply", "reduce", "sqrt"]]
 
 
-@pytest.mark.parametrize("kept", ["control", "scheduled"])
-def test_what_must_stay(kept):
-    control = ", control-predecessors={a}" if kept == "control" else ""
+SOFTMAX = """p = f32[64,256] parameter(0)
+q = f32[64,256] parameter(1)
+x = f32[64,256] add(p, q)
+low = f32[] constant(-inf)
+m = f32[64] reduce(x, low), dimensions={1}, to_apply=most
+mb = f32[64,256] broadcast(m), dimensions={0}
+d = f32[64,256] subtract(x, mb)
+e = f32[64,256] exponential(d)
+z = f32[] constant(0)
+s = f32[64] reduce(e, z), dimensions={1}, to_apply=sum
+sb = f32[64,256] broadcast(s), dimensions={0}
+y = f32[64,256] divide(e, sb)
+"""
+
+
+def test_a_softmax_is_one_kernel():
+    module = fused(SOFTMAX + "ROOT r = f32[64,256] negate(y)", before=SUM + MOST)
+    assert opcodes(module) == ["fusion"]
+
+
+def test_what_a_normalisation_reads_may_be_another_result():
+    module = fused(SOFTMAX + "ROOT r = f32[64,256] add(y, x)", before=SUM + MOST)
+    assert opcodes(module) == ["fusion"]
+    module = fused(SOFTMAX + "ROOT t = (f32[64,256], f32[64,256]) tuple(y, x)", before=SUM + MOST)
+    assert opcodes(module) == ["fusion", "get-tuple-element", "get-tuple-element"]
+
+
+def test_siblings_read_what_they_share_once():
     module = fused(
-        "p = f32[8] parameter(0)\nq = f32[8] parameter(1)\na = f32[8] negate(p)\n"
-        f"b = f32[8] exponential(q){control}\nROOT c = f32[8] add(a, b)",
-        header=", is_scheduled=true" if kept == "scheduled" else "",
+        "p = f32[512,512] parameter(0)\nz = f32[] constant(0)\nlow = f32[] constant(-inf)\n"
+        "a = f32[512] reduce(p, z), dimensions={1}, to_apply=sum\n"
+        "b = f32[512] reduce(p, low), dimensions={1}, to_apply=most\n"
+        "ROOT t = (f32[512], f32[512]) tuple(a, b)",
+        before=SUM + MOST,
     )
+    assert insides(module)[0].count("reduce") == 2
+
+
+def test_siblings_that_share_little_stay_side_by_side():
+    module = fused(
+        "p = f32[512] parameter(0)\nq = f32[512,512] parameter(1)\nr = f32[512,512] parameter(2)\n"
+        "pb = f32[512,512] broadcast(p), dimensions={1}\n"
+        "a = f32[512,512] add(q, pb)\nb = f32[512,512] add(r, pb)\n"
+        "ROOT t = (f32[512,512], f32[512,512]) tuple(a, b)"
+    )
+    assert len(insides(module)) == 2
+
+
+def test_nobody_waits_longer_for_a_value_that_several_read():
+    """The dot of a library would begin after all of the fold, if both were made at once."""
+    module = fused(
+        "p = f32[8192,8192] parameter(0)\nz = f32[] constant(0)\na = f32[8192,8192] tanh(p)\n"
+        "r = f32[8192] reduce(a, z), dimensions={1}, to_apply=sum\n"
+        "d = f32[8192,8192] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "ROOT t = (f32[8192], f32[8192,8192]) tuple(r, d)",
+        before=SUM,
+    )
+    assert "tanh" in opcodes(module)
+
+
+def test_an_update_in_place_stays_one():
+    """With the slice inside, the kernel would read the buffer at another index."""
+    module = fused(
+        "p = f32[65536] parameter(0)\ni = s32[] parameter(1)\nj = s32[] parameter(2)\n"
+        "s = f32[256] dynamic-slice(p, j), dynamic_slice_sizes={256}\nn = f32[256] negate(s)\n"
+        "ROOT u = f32[65536] dynamic-update-slice(p, n, i)"
+    )
+    assert opcodes(module) == ["dynamic-slice", "fusion"]
+
+
+def test_an_update_takes_in_what_it_writes():
+    module = fused(
+        "p = f32[65536] parameter(0)\nq = f32[256] parameter(1)\ni = s32[] parameter(2)\n"
+        "n = f32[256] negate(q)\nROOT u = f32[65536] dynamic-update-slice(p, n, i)"
+    )
+    assert insides(module) == [["negate", "dynamic-update-slice"]]
+
+
+def test_views_at_the_edges_stay_outside():
+    module = fused(
+        "p = f32[64,64] parameter(0)\nv = f32[4096] reshape(p)\na = f32[4096] negate(v)\n"
+        "b = f32[4096] exponential(a)\nROOT w = f32[64,64] reshape(b)"
+    )
+    assert opcodes(module) == ["reshape", "fusion", "reshape"]
+
+
+PAIR = """p = f32[8] parameter(0)
+q = f32[8] parameter(1)
+a = f32[8] negate(p)
+b = f32[8] exponential(q)HELD
+ROOT c = f32[8] add(a, b)"""
+
+
+def test_what_control_dependencies_tie_stays():
+    module = fused(PAIR.replace("HELD", ", control-predecessors={a}"))
     assert opcodes(module) == ["negate", "exponential", "add"]
+
+
+def test_what_xla_has_scheduled_stays_unless_asked():
+    text = f"HloModule m, is_scheduled=true\nENTRY e {{\n{PAIR.replace('HELD', '')}\n}}"
+    assert len(h2g.plan(text, target="sm_90").body.thunks) == 3
+    assert len(h2g.plan(text, target="sm_90", fuse="default").body.thunks) == 1
 
 
 def test_what_waits_for_something_is_not_made_twice():
@@ -117,4 +235,6 @@ def test_samples_stay_legal_and_keep_their_results(sample):
         plans = [h2g.plan(text, target="sm_90", fuse=how) for how in ("none", "default")]
         args = random_inputs(plans[0].inputs, seed=0)
         plain, joined = (h2g.compile(plan, "host")(*args) for plan in plans)
-        assert same_bits(joined, plain)
+        drawn = DRAWN.get(sample.stem, ())
+        for number, (ours, theirs) in enumerate(zip(joined, plain, strict=True)):
+            assert number in drawn or same_bits([ours], [theirs])

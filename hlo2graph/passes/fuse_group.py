@@ -1,0 +1,110 @@
+"""A group: instructions that become one kernel, judged by the cost rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows, region_of
+from hlo2graph.passes.fuse_body import VIEWS, Body
+from hlo2graph.passes.fuse_cost import IN_PLACE, MOST_AGAIN, NOTHING, Cost, cost_of, too_large
+
+ROOT = "is the result"
+AGAIN = "a dear instruction would be computed more than once"
+UPDATED = "it would read, at another index, a buffer that it updates in place"
+SLOWER = "it would take longer than both alone"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """Members that become one kernel; `results` are those needed outside, in program order.
+
+    `inputs` are what it reads; `why` says of each member why it is here.
+    """
+
+    members: frozenset[str]
+    results: tuple[str, ...]
+    region: Region | None
+    cost: Cost
+    inputs: tuple[str, ...]
+    why: Mapping[str, str]
+
+    @property
+    def form(self) -> str:
+        """What kind of kernel it is, in words."""
+        match self.region:
+            case Loop():
+                return "a loop over elements"
+            case Rows():
+                return "a fold along rows"
+            case Columns():
+                return "a fold along columns"
+            case Own(hero):
+                return f"the form of {hero}"
+            case _:
+                return "no form of its own"
+
+
+class Judge:
+    """Decides by the cost rule which instructions of one body make a good kernel."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self._alone: dict[str, Group] = {}
+
+    def alone(self, name: str) -> Group:
+        """Return the group of one instruction."""
+        if name not in self._alone:
+            one, result, why = frozenset({name}), (name,), {name: ROOT}
+            if self.body[name].opcode in VIEWS:  # nothing to do: what it shows is made elsewhere
+                view = Group(one, result, Loop(), NOTHING, self.body.inputs(one), why)
+                self._alone[name] = view
+            else:
+                self._alone[name] = self._weigh(one, result, why)
+        return self._alone[name]
+
+    def with_producer(self, group: Group, name: str, why: str) -> Group | str:
+        """Return `group` with what makes one of its operands, or why that is no good kernel."""
+        members = group.members | {name}
+        whole = self._weigh(members, group.results, {**group.why, name: why})
+        return self._refusal((group, self.alone(name)), whole) or whole
+
+    def union(self, one: Group, other: Group, results: Iterable[str], why: str) -> Group | str:
+        """Return both groups as one, with these results, or why that is no good kernel."""
+        reasons = {**dict.fromkeys(one.members, why), **other.why}
+        members = one.members | other.members
+        whole = self._weigh(members, tuple(self.body.in_order(results)), reasons)
+        return self._refusal((one, other), whole) or whole
+
+    def _weigh(
+        self, members: frozenset[str], results: tuple[str, ...], why: Mapping[str, str]
+    ) -> Group:
+        computation = self.body.outline(members, results, "candidate").computation
+        region = region_of(computation)
+        cost = cost_of(computation, region)
+        return Group(members, results, region, cost, self.body.inputs(members), why)
+
+    def _refusal(self, parts: tuple[Group, Group], whole: Group) -> str | None:
+        """Return why `whole` is no good kernel in the place of its parts, in words."""
+        if whole.region is None:
+            return f"no kernel form does both: {parts[0].form} and {parts[1].form}"
+        if limit := too_large(whole.cost):
+            return limit
+        if whole.cost.again > max(MOST_AGAIN, *(part.cost.again for part in parts)):
+            return AGAIN
+        if self._loses_place(parts, whole):
+            return UPDATED
+        return None
+
+    def _loses_place(self, parts: tuple[Group, Group], whole: Group) -> bool:
+        """Tell whether an update in place is none any more: what it updates is read elsewhere.
+
+        An update of what the kernel itself computes is none from the start, which is a matter of
+        cost; but not of what is itself updated in place.
+        """
+        before = parts[0].cost.in_place | parts[1].cost.in_place
+        for name in before.difference(whole.cost.in_place).intersection(whole.results):
+            source = self.body[self.body[name].operands[0]]
+            if source.name not in whole.members or source.opcode in IN_PLACE:
+                return True
+        return False
