@@ -149,6 +149,7 @@ _COMPILED = "holds a kernel that another compiler made"
 _DYNAMIC = "makes an array whose size is known only at run time"
 _LIBRARY = "asks for a fused operation of a library, which no HLO describes"
 _PERTURBED = "perturbs pivots by amounts that its library keeps to itself"
+REFUSALS = (_CALLBACK, _COMPILED, _DYNAMIC, _LIBRARY, _PERTURBED)
 JAX = {
     "__cublas$triangularSolve": Target(
         _check_solve,

@@ -137,6 +137,11 @@ def lapack_call(instr: Instruction) -> Call | str:
     return options if isinstance(options, str) else Call(name, options)
 
 
+def routine_of(target: str) -> Routine | None:
+    """Return the routine that a target names."""
+    return ROUTINES[_NAMED[target][0]] if target in _NAMED else None
+
+
 def _known(instr: Instruction) -> Call:
     call = lapack_call(instr)
     assert isinstance(call, Call)
