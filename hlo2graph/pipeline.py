@@ -29,6 +29,10 @@ from hlo2graph.options import (
 )
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.fuse import fuse
+from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.side_by_side import side_by_side
+from hlo2graph.passes.simplify import simplify
+from hlo2graph.passes.simplify_loops import simplify_loops
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
 from hlo2graph.program.copies import place_copies
@@ -47,7 +51,10 @@ if TYPE_CHECKING:
 Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
-PASSES: dict[str, tuple[Pass, ...]] = {"none": (expand_scans,), "default": (expand_scans, fuse)}
+PASSES: dict[str, tuple[Pass, ...]] = {
+    "none": (expand_scans,),
+    "default": (expand_scans, inline_calls, simplify, simplify_loops, fuse, side_by_side),
+}
 
 
 def parse(text: str, filename: str = "<string>", verify: bool = True) -> Module:
@@ -88,7 +95,7 @@ def plan(
     see("parse", module)
     module = verify_module(module)
     see("verify", module)
-    for rewrite in PASSES[chosen.fusion]:
+    for rewrite in _rewrites(module, chosen):
         written, module = module, rewrite(module)
         if module is not written:
             see(rewrite.__name__, module)
@@ -200,6 +207,12 @@ def _check_type(given: object, *wanted: type) -> None:
 
 def _number(target: str) -> int:
     return int(target.removeprefix("sm_"))
+
+
+def _rewrites(module: Module, chosen: Options) -> tuple[Pass, ...]:
+    """Return the passes; what XLA has scheduled stays as written unless fusion is asked for."""
+    as_written = module.is_scheduled and chosen.fuse is None
+    return PASSES["none" if as_written else chosen.fusion]
 
 
 def _is_planned(program: Module | Plan | str) -> bool:

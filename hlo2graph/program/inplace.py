@@ -7,10 +7,11 @@ the one being written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
+from hlo2graph.ops.region import SideBySide, region_of
 from hlo2graph.program.thunks import Copy, Kernel, R, Thunk
 
 INPLACE_THRESHOLD = 4 << 20
@@ -37,13 +38,7 @@ def partial_updates(thunk: Thunk[R], computations: Mapping[str, Computation]) ->
         case Copy():
             return ((0, 0),)
         case Kernel():
-            body = computations[thunk.computation]
-            users = _users(body)
-            return tuple(
-                (operand, leaf)
-                for leaf, root in enumerate(_roots(body))
-                for operand in _updated_parameters(body, root, users)
-            )
+            return _of_all_parts(computations[thunk.computation], computations, _partial)
         case _:
             return ()
 
@@ -52,7 +47,42 @@ def elementwise_updates(thunk: Thunk[R], computations: Mapping[str, Computation]
     """Return the pairs in which element i of the operand is read for element i of results only."""
     if not isinstance(thunk, Kernel):
         return ()
-    body = computations[thunk.computation]
+    return _of_all_parts(computations[thunk.computation], computations, _elementwise)
+
+
+def _of_all_parts(
+    body: Computation, computations: Mapping[str, Computation], find: Callable[[Computation], Pairs]
+) -> Pairs:
+    """Return the pairs of `body`, and those of its parts side by side.
+
+    What a part overwrites, no other may read: they run at the same time.
+    """
+    found = find(body)
+    region = region_of(body) if body.result.opcode == "tuple" else None
+    if not isinstance(region, SideBySide):
+        return found
+    users = _users(body)
+    first = 0
+    for name in region.parts:
+        part = body[name]
+        for operand, leaf in find(computations[next(part.called())]):
+            parameter = body[part.operands[operand]]
+            if len(users[parameter.name]) == 1:
+                found += ((_number(parameter), first + leaf),)
+        first += part.shape.leaf_count
+    return found
+
+
+def _partial(body: Computation) -> Pairs:
+    users = _users(body)
+    return tuple(
+        (operand, leaf)
+        for leaf, root in enumerate(_roots(body))
+        for operand in _updated_parameters(body, root, users)
+    )
+
+
+def _elementwise(body: Computation) -> Pairs:
     users = _users(body)
     roots = _roots(body)
     found: list[tuple[int, int]] = []

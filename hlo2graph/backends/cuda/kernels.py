@@ -9,6 +9,7 @@ from hlo2graph.backends.cuda.depth import deep_walks
 from hlo2graph.backends.cuda.forms import SHARED_FORMS, Form, own_kernel
 from hlo2graph.backends.cuda.forms.columns import columns_kernel
 from hlo2graph.backends.cuda.forms.rows import rows_kernel
+from hlo2graph.backends.cuda.forms.side_by_side import side_by_side_kernel
 from hlo2graph.backends.cuda.loop import loop_kernel
 from hlo2graph.backends.cuda.source import (
     ACCESS_BYTES,
@@ -18,7 +19,7 @@ from hlo2graph.backends.cuda.source import (
     signature_of,
 )
 from hlo2graph.hlo import Computation
-from hlo2graph.ops.region import Columns, Own, Rows, own_root, region_of
+from hlo2graph.ops.region import Columns, Own, Rows, SideBySide, own_root, region_of
 from hlo2graph.program.device_figures import DeviceFigures, figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
@@ -74,8 +75,19 @@ def kernel_source(
     """Return the kernel for one computation, in the form that fits its root."""
     computation = computations[key.computation]
     signature = signature_of(name, computation, device, key.misaligned)
+
+    def write(
+        signature: Signature, computation: Computation, inplace: tuple[tuple[int, int], ...]
+    ) -> KernelSource:
+        return _written(signature, computation, computations, inplace)
+
     with deep_walks(computation, computations):
-        return _written(signature, computation, computations, key.inplace)
+        region = region_of(computation)
+        if isinstance(region, SideBySide):
+            return side_by_side_kernel(
+                region, computation, computations, signature, key.inplace, write
+            )
+        return write(signature, computation, key.inplace)
 
 
 def _written(

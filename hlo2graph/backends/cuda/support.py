@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from hlo2graph.backends.cuda.element import STRUCTURE
 from hlo2graph.backends.cuda.forms.sort import too_wide
@@ -11,7 +11,7 @@ from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import NoDevice, OwnKernel, device_of
 from hlo2graph.ops.evaluate import unsupported
-from hlo2graph.ops.region import own_root
+from hlo2graph.ops.region import SideBySide, own_root, region_of
 from hlo2graph.program.plan import Plan
 
 EMITTED = STRUCTURE | {"after-all"}  # a token has no bytes
@@ -25,7 +25,10 @@ def check_support(plan: Plan) -> None:
         refused = unsupported(plan.computations, name)
         yield from refused
         named = {id(instr) for instr, _ in refused}
-        for instr, reason in _refused(plan.computations, computation, own_root(computation)):
+        region = region_of(computation)
+        parts = region.parts if isinstance(region, SideBySide) else ()
+        own = own_root(computation)
+        for instr, reason in _refused(plan.computations, computation, own, parts):
             if id(instr) not in named:
                 yield instr, reason
 
@@ -33,18 +36,23 @@ def check_support(plan: Plan) -> None:
 
 
 def _refused(
-    computations: Mapping[str, Computation], computation: Computation, own: Instruction | None
+    computations: Mapping[str, Computation],
+    computation: Computation,
+    own: Instruction | None,
+    parts: Container[str] = (),
 ) -> Iterator[tuple[Instruction, str]]:
     """Yield the instructions of a computation, and of those it calls, that have no device code.
 
-    `own` is the one that has the kernel to itself.
+    `own` is the one that has the kernel to itself; `parts` are fusions that have one each.
     """
     for instr in computation.instructions:
         if instr.opcode not in EMITTED and (reason := device_reason(instr, own)):
             yield instr, reason
             continue
         for called in instr.called():
-            yield from _refused(computations, computations[called], None)
+            inner = computations[called]
+            part = instr.name in parts
+            yield from _refused(computations, inner, own_root(inner) if part else None)
 
 
 def device_reason(instr: Instruction, own: Instruction | None) -> str | None:

@@ -1,0 +1,222 @@
+"""The form of fusions side by side: ranges of one launch's blocks, each range one part's.
+
+Each part is written in the form that it would have alone. Parts whose texts are equal, but for the
+literals in them, share one text: the block's number picks their pointers and literals. The block
+has the threads of the widest part; those that a part has no use for return at once, which its
+barriers then do not wait for. Shared arrays of different texts lie on top of each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.source import KernelSource, Signature, signature_of
+from hlo2graph.backends.cuda.tuples import width_of
+from hlo2graph.hlo import Computation, Instruction
+from hlo2graph.ops.region import SideBySide
+
+Pairs = tuple[tuple[int, int], ...]
+Write = Callable[[Signature, Computation, Pairs], KernelSource]
+
+_LITERAL = re.compile(r"( *)const ([\w:]+(?: long)?) (v\d+) = (-?[\w.+-]+);")
+_LOCAL = re.compile(r"[a-z]\d+")
+_SHARED = re.compile(r"( *)__shared__ ((?:const )?(?:hlo::\w+|float|double|int|long long)) (.*);")
+_SHARED_NAME = re.compile(r"(\w+)((?:\[[^\]]*\])+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _PartSignature(Signature):
+    """The signature of a part, whose text is the lines of its body."""
+
+    def declare(self, body: Sequence[str], threads: int, *, wide: bool = False) -> str:
+        """Return the body."""
+        del threads  # of the block: those of the widest part
+        return "\n".join([*self._alignment(), *body] if wide else body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One part: its text, with its literals taken out, and which arrays of the kernel it has."""
+
+    lines: tuple[str, ...]
+    literals: tuple[tuple[str, str, str], ...]  # type, name, value
+    pointers: tuple[tuple[str, str], ...]  # declaration in the part, array of the kernel
+    blocks: int
+    threads: int
+    shared_bytes: int
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What parts that share a text have in common."""
+        types = tuple((ctype, name) for ctype, name, _ in self.literals)
+        declared = tuple(declaration for declaration, _ in self.pointers)
+        return self.lines, types, declared, self.blocks, self.threads
+
+
+def side_by_side_kernel(
+    region: SideBySide,
+    computation: Computation,
+    computations: Mapping[str, Computation],
+    signature: Signature,
+    inplace: Pairs,
+    write: Write,
+) -> KernelSource:
+    """Return the kernel of all parts; `write` gives the one that a part would have alone."""
+    parts = []
+    first = 0  # result leaf of the next part
+    for name in region.parts:
+        site = computation[name]
+        called = computations[next(iter(site.called()))]
+        parts.append(_part(site, computation, called, first, signature, inplace, write))
+        first += width_of(site)
+    alike: dict[tuple[object, ...], list[_Part]] = {}
+    for part in parts:
+        alike.setdefault(part.shape, []).append(part)
+    threads = max(part.threads for part in parts)
+    return KernelSource(
+        signature.name,
+        _text(signature, list(alike.values()), threads),
+        (sum(part.blocks for part in parts), 1, 1),
+        threads,
+        max(part.shared_bytes for part in parts),
+    )
+
+
+def _part(
+    site: Instruction,
+    computation: Computation,
+    called: Computation,
+    first: int,
+    whole: Signature,
+    inplace: Pairs,
+    write: Write,
+) -> _Part:
+    reads = [computation[name].payload for name in site.operands]
+    arrays = {f"p{k}": f"in{number}" for k, number in enumerate(reads)}
+    arrays |= {f"r{k}": f"out{first + k}" for k in range(width_of(site))}
+    misaligned = frozenset(n for n, a in arrays.items() if _kernel_name(a) in whole.misaligned)
+    own = signature_of("part", called, whole.device, misaligned)
+    signature = _PartSignature(*(getattr(own, field.name) for field in fields(own)))
+    pairs = tuple(
+        (k, r - first)
+        for p, r in inplace
+        for k, number in enumerate(reads)
+        if number == p and 0 <= r - first < width_of(site)
+    )
+    source = write(signature, called, pairs)
+    lines, literals = _without_literals(source.text.split("\n"))
+    declared = [
+        (f"const {storage_type(s.dtype)}* p{k}", arrays[f"p{k}"])
+        for k, s in enumerate(own.parameters)
+    ]
+    declared += [
+        (f"{storage_type(s.dtype)}* r{k}", arrays[f"r{k}"]) for k, s in enumerate(own.results)
+    ]
+    blocks, _, _ = source.grid
+    return _Part(lines, literals, tuple(declared), blocks, source.threads, source.shared_bytes)
+
+
+def _kernel_name(array: str) -> str:
+    """Return what a kernel of its own calls an array: in0 is its p0, out0 its r0."""
+    return array.replace("in", "p").replace("out", "r")
+
+
+def _without_literals(
+    lines: Sequence[str],
+) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
+    """Return the lines with a name for each literal that is a local's value."""
+    found: list[str] = []
+    literals: list[tuple[str, str, str]] = []
+    for line in lines:
+        match = _LITERAL.fullmatch(line)
+        if match is None or _LOCAL.fullmatch(match[4]):
+            found.append(line.replace("blockIdx.x", "part_block"))
+            continue
+        name = f"literal{len(literals)}"
+        literals.append((match[2], name, match[4]))
+        found.append(f"{match[1]}const {match[2]} {match[3]} = {name};")
+    return tuple(found), tuple(literals)
+
+
+def _text(signature: Signature, alike: Sequence[Sequence[_Part]], threads: int) -> str:
+    """Return the kernel's definition."""
+    arguments = [
+        f"const {storage_type(s.dtype)}* in{k}" for k, s in enumerate(signature.parameters)
+    ]
+    arguments += [f"{storage_type(s.dtype)}* out{k}" for k, s in enumerate(signature.results)]
+    ranges: list[str] = []
+    shared: list[str] = []
+    begin = 0
+    for number, parts in enumerate(alike):
+        members, lines = _shared_out(parts[0].lines, f"parts_shared.part{number}")
+        if members:
+            shared.append(f"    struct {{ {' '.join(members)} }} part{number};")
+        end = begin + sum(part.blocks for part in parts)
+        ranges += _range(parts, begin, end, lines, threads, last=number + 1 == len(alike))
+        begin = end
+    union = ["  __shared__ union {", *shared, "  } parts_shared;"] if shared else []
+    head = f'extern "C" __global__ void __launch_bounds__({threads})\n{signature.name}('
+    body = "\n".join([*union, *ranges])
+    return f"{head}{', '.join(arguments)}) {{\n{body}\n}}\n"
+
+
+def _range(
+    parts: Sequence[_Part], begin: int, end: int, lines: Sequence[str], threads: int, *, last: bool
+) -> Iterator[str]:
+    """Yield the lines of one range of blocks, in which `parts` stand one after the other."""
+    first, *others = parts
+    yield "  {" if last else f"  if (blockIdx.x < {end}) {{"
+    if first.threads < threads:
+        yield f"    if (threadIdx.x >= {first.threads}) return;"
+    at = f"blockIdx.x - {begin}" if begin else "blockIdx.x"
+    if others:
+        yield f"    const unsigned int part_at = {at}, part_block = part_at % {first.blocks};"
+    else:
+        yield f"    const unsigned int part_block = {at};"
+    for k, (declaration, array) in enumerate(first.pointers):
+        same = all(part.pointers[k][1] == array for part in others)
+        yield f"    {declaration} = {array};" if same else f"    {declaration};"
+    for k, (ctype, name, value) in enumerate(first.literals):
+        same = all(part.literals[k][2] == value for part in others)
+        yield f"    {ctype} {name} = {value};" if same else f"    {ctype} {name};"
+    if others:
+        yield f"    switch (part_at / {first.blocks}) {{"
+        for number, part in enumerate(parts):
+            case = "default" if part is parts[-1] else f"case {number}"
+            yield f"      {case}: {_chosen(parts, part)}break;"
+        yield "    }"
+    yield from (f"  {line}" for line in lines)
+    if not last:
+        yield "    return;"
+    yield "  }"
+
+
+def _chosen(parts: Sequence[_Part], part: _Part) -> str:
+    """Return the assignments of what is not the same in all parts."""
+    found = ""
+    for k, (declaration, array) in enumerate(part.pointers):
+        if any(other.pointers[k][1] != array for other in parts):
+            found += f"{declaration.rpartition(' ')[2]} = {array}; "
+    for k, (_, name, value) in enumerate(part.literals):
+        if any(other.literals[k][2] != value for other in parts):
+            found += f"{name} = {value}; "
+    return found
+
+
+def _shared_out(lines: Sequence[str], place: str) -> tuple[list[str], list[str]]:
+    """Return the members of a struct of the shared arrays, and the lines that refer to it."""
+    members: list[str] = []
+    found: list[str] = []
+    for line in lines:
+        match = _SHARED.fullmatch(line)
+        if match is None:
+            found.append(line)
+            continue
+        for name, sizes in _SHARED_NAME.findall(match[3]):
+            member = f"s{len(members)}"
+            members.append(f"{match[2]} {member}{sizes};")
+            found.append(f"{match[1]}auto& {name} = {place}.{member};")
+    return members, found

@@ -1,0 +1,70 @@
+"""Which dots run as kernels of ours, with the work around them, and which a library multiplies.
+
+The rule, all of it, from shapes and types alone:
+
+- Types that cuBLASLt does not take, and sums of fewer than FEWEST_STEPS products: ours.
+- Products that tensor cores take (f32 that may round to TF32, bf16, f16): ours up to
+  MOST_TENSOR_FLOPS; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
+- Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
+  whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
+
+A kernel of ours takes in elementwise work on either side and costs one node; a call of the library
+costs one or two, and everything around it is a kernel of its own. Passes ask before they put
+something into a dot's fusion: a dot with company has no library call any more.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hlo2graph.hlo import DType, Instruction, Shape
+from hlo2graph.ops.expect import integers, written
+
+FEWEST_STEPS = 32
+FEWEST_FLOPS = 1 << 18
+MOST_STEPS = 4096
+MOST_TENSOR_FLOPS = 1 << 27
+MOST_OTHER_FLOPS = 1 << 23
+TENSOR = frozenset({"f32", "bf16", "f16"})
+SAME = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})  # operands and result alike
+WIDENED = {  # operands of one of these, and what the result may be instead
+    frozenset({"f16"}): {"f32"},
+    frozenset({"bf16"}): {"f32"},
+    frozenset({"s8"}): {"s32"},
+    frozenset({"f8e4m3fn"}): {"f16", "bf16", "f32"},
+    frozenset({"f8e4m3fn", "f8e5m2"}): {"f16", "bf16", "f32"},
+}
+
+
+def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
+    """Tell whether the dot of operands of these shapes is computed by a kernel of ours."""
+    out = written(dot)
+    steps = prod(lhs.dims[d] for d in integers(dot, "lhs_contracting_dims", ()))
+    flops = 2 * out.elements * steps
+    if not library_takes(lhs.dtype, rhs.dtype, out.dtype) or steps < FEWEST_STEPS:
+        return True
+    if flops < FEWEST_FLOPS:
+        return True
+    tensor = takes_tensor_cores(dot, lhs, rhs)
+    return steps <= MOST_STEPS and flops <= (MOST_TENSOR_FLOPS if tensor else MOST_OTHER_FLOPS)
+
+
+def library_takes(lhs: DType, rhs: DType, out: DType) -> bool:
+    """Tell whether cuBLASLt multiplies elements of these types."""
+    operands = frozenset({lhs.name, rhs.name})
+    return (operands == {out.name} and out.name in SAME) or out.name in WIDENED.get(operands, ())
+
+
+def takes_tensor_cores(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
+    """Tell whether tensor cores may compute the dot, as the program's precision has it."""
+    return (
+        not asks_for_more(dot)
+        and lhs.dtype is rhs.dtype
+        and lhs.dtype.name in TENSOR
+        and written(dot).dtype.name in {lhs.dtype.name, "f32"}
+    )
+
+
+def asks_for_more(dot: Instruction) -> bool:
+    """Tell whether the program asks for more than the default precision."""
+    return "high" in str(dot.attrs.get("operand_precision", "")).lower()
