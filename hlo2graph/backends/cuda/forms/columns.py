@@ -15,7 +15,7 @@ from typing import TypeAlias
 from hlo2graph.backends.cuda.ctypes import compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.column_plan import FEWEST_SLICES, ColumnPlan, plan_columns
-from hlo2graph.backends.cuda.forms.folding import FoldWriter, Place, Values, dtypes_of
+from hlo2graph.backends.cuda.forms.folding import FoldWriter, Place, Values, dtypes_of, indices
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.device import Expr
@@ -84,30 +84,24 @@ class _Writer:
         emit, plan, count = self.emit, self.plan, self.region.results
         emit.line(f"const int lane = threadIdx.x % {plan.lanes};")
         emit.line(f"const int slice = threadIdx.x / {plan.lanes};")
-        first = emit.integer(f"({emit.block_index} * {plan.lanes} + lane) * {plan.vector}")
-        self.inside = f"{first} < {count}" if count % plan.width else None
+        run = emit.integer(f"{emit.block_index} * {plan.lanes} + lane")
+        runs = count // plan.vector
+        self.inside = f"{run} < {runs}" if runs % plan.lanes else None
         if self.inside:
-            first = emit.integer(f"{self.inside} ? {first} : {count - plan.vector}")
-        self.numbers = [emit.integer(f"{first} + {k}") if k else first for k in range(plan.vector)]
-        self.kept = [self._split(number, self.region.space.kept) for number in self.numbers]
-
-    def _split(self, number: Expr, dims: Sequence[int]) -> dict[int, Expr]:
-        """Return the index along some dimensions of element `number`, as the input lies."""
-        shape = self.region.space.shape
-        order = [d for d in reversed(shape.minor_to_major) if d in dims]
-        found = self.emit.split(number, [shape.dims[d] for d in order])
-        return dict(zip(order, found, strict=True))
+            run = emit.integer(f"{self.inside} ? {run} : {runs - 1}")
+        self.first = emit.integer(f"{run} * {plan.vector}") if plan.vector > 1 else run
+        self.kept = indices(emit, self.region, self.region.space.kept, run, plan.vector)
 
     def _step(self, at: Expr, inside: Expr | None) -> _Step:
         emit, region = self.emit, self.region
-        shape, along = region.space.shape, self._split(at, region.space.reduced)
+        (along,) = indices(emit, region, region.space.reduced, at, 1)
         base = None
         if region.is_contiguous:
-            base = emit.integer(f"{at} * {region.results}{emit.places.wide} + {self.numbers[0]}")
+            base = emit.integer(f"{at} * {region.results}{emit.places.wide} + {self.first}")
         places = []
         for k, kept in enumerate(self.kept):
             index = kept | along
-            live = [index[d] for d in range(shape.rank) if shape.dims[d] != 1]
+            live = [index[d] for d, n in enumerate(region.space.shape.dims) if n != 1]
             number = emit.integer(f"{base} + {k}") if base and k else base
             places.append(Place(emit, region.space, live, number))
         return _Step(tuple(places), inside)
@@ -210,7 +204,8 @@ class _Writer:
         tests = [f"threadIdx.x < {plan.width}"]
         tests += [f"{result} < {region.results}"] if self.inside else []
         with emit.block(f"if ({' && '.join(tests)})"):
-            kept, dims = self._split(result, region.space.kept), region.space.shape.dims
+            (kept,) = indices(emit, region, region.space.kept, result, 1)
+            dims = region.space.shape.dims
             live = [kept[d] for d in region.space.kept if dims[d] != 1]
             number = result if region.space.shape.is_row_major else None
             row = Place(emit, region.space, live, number)

@@ -148,6 +148,29 @@ class FoldWriter:
         return self.emit.call(str(reduce.attrs["to_apply"]), (*a, *b))
 
 
+def indices(
+    emit: ElementEmitter, region: Folding, dims: Sequence[int], run: Expr, count: int
+) -> list[dict[int, Expr]]:
+    """Return the index along `dims` of each element of run number `run` of `count` elements.
+
+    Elements are counted as the input lies.
+    """
+    shape = region.space.shape
+    order = [d for d in reversed(shape.minor_to_major) if d in dims and shape.dims[d] > 1]
+    sizes = [shape.dims[d] for d in order]
+    if not order or sizes[-1] % count:
+        first = emit.integer(f"{run} * {count}") if count > 1 else run
+        numbers = [emit.integer(f"{first} + {k}") if k else first for k in range(count)]
+        return [dict(zip(order, emit.split(n, sizes), strict=True)) for n in numbers]
+    # In whole runs, so that the compiler sees that a run begins at a multiple of `count`.
+    index = dict(zip(order, emit.split(run, [*sizes[:-1], sizes[-1] // count]), strict=True))
+    minor = index[order[-1]]
+    first = emit.integer(f"{minor} * {count}") if count > 1 and minor != "0" else minor
+    return [
+        index | {order[-1]: emit.integer(f"{first} + {k}" if k else first)} for k in range(count)
+    ]
+
+
 def dtypes_of(reduce: Instruction) -> list[DType]:
     """Return the element types of a reduce's results."""
     return [leaf.dtype for leaf in reduce.shape.leaves()]

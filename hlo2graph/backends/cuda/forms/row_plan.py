@@ -21,7 +21,7 @@ WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 64  # bytes side by side that the threads of a row read at once
 MOST_AHEAD = 16  # elements that a thread waits for at once
-MOST_HELD = {BLOCK: 64, 512: 48, WIDEST: 24}  # 4-byte values a thread, by the threads of a block
+MOST_HELD = {BLOCK: 64, 512: 48, WIDEST: 32}  # 4-byte values a thread, by the threads of a block
 MOST_LINES = 8000  # about, of one kernel: the compiler takes seconds for more
 
 

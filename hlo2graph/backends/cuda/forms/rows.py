@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.folding import FoldWriter, Place, Values, dtypes_of
+from hlo2graph.backends.cuda.forms.folding import FoldWriter, Place, Values, dtypes_of, indices
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -89,9 +89,7 @@ class _Writer:
         self.inside = f"result < {rows}" if rows % self.plan.team.lanes else None
         last = emit.integer(f"{self.inside} ? result : {rows - 1}") if self.inside else "result"
         self.number = last if rows > 1 else "0"
-        order = [d for d in reversed(space.shape.minor_to_major) if d in space.kept]
-        split = emit.split(self.number, [space.shape.dims[d] for d in order])
-        self._kept = dict(zip(order, split, strict=True))
+        (self._kept,) = indices(emit, self.region, space.kept, self.number, 1)
         live = [self._kept[d] for d in space.kept if space.shape.dims[d] != 1]
         self.row = Place(emit, space, live, self.number if space.shape.is_row_major else None)
 
@@ -117,19 +115,11 @@ class _Writer:
         base = start
         if region.is_contiguous and region.results > 1:
             base = emit.integer(f"{self.number} * {region.steps}{emit.places.wide} + {start}")
-        for k in range(vector):
-            column = emit.integer(f"{start} + {k}") if k else start
+        for k, index in enumerate(indices(emit, region, region.space.reduced, at, vector)):
             number = emit.integer(f"{base} + {k}") if k else base
-            yield self._place(column, number if region.is_contiguous else None)
-
-    def _place(self, column: Expr, number: Expr | None) -> Place:
-        space = self.region.space
-        dims = space.shape.dims
-        order = [d for d in reversed(space.shape.minor_to_major) if d in space.reduced]
-        split = self.emit.split(column, [dims[d] for d in order])
-        found = self._kept | dict(zip(order, split, strict=True))
-        live = [found[d] for d in range(space.shape.rank) if dims[d] != 1]
-        return Place(self.emit, space, live, number)
+            found = self._kept | index
+            live = [found[d] for d, n in enumerate(region.space.shape.dims) if n != 1]
+            yield Place(emit, region.space, live, number if region.is_contiguous else None)
 
     @contextmanager
     def _round(self) -> Iterator[tuple[Sequence[_Chunk], Expr | None]]:
