@@ -58,6 +58,19 @@ TAKEN = (
     f"f32[4] all-reduce(x), {ONE_DEVICE}",
     "c64[3] fft(x), fft_type=RFFT, fft_length={4}",
     "f16[4,2] bitcast-convert(y)",
+    "pred[4] compare(c, c), direction=LT",
+    "c64[4] clamp(c, c, c)",
+    "f32[4] map(x, x), dimensions={1}, to_apply=add",
+    *(
+        f"f32[4,6] negate(m), sharding={{{sharding}}}"
+        for sharding in (
+            *("replicated", "devices=[2,1]0,1", "devices=[2,2]<=[2,2]T(1,0)", "maximal device=0"),
+            *("devices=[2,1,2]0,1,2,3 last_tile_dim_replicate", 'manual metadata={op_name="}{"}'),
+            "devices=[1,2,2]<=[4] last_tile_dims={manual}",
+        )
+    ),
+    "(f32[4], s32[4]) tuple(x, y), sharding={{devices=[2]0,1}, {replicated}}",
+    "(f32[4], s32[4]) tuple(x, y), sharding={replicated}",
 )
 REFUSED = (
     *("f32[5] add(x, x)", "f32[4] add(x, f)", "f16[4] add(x, x)", "pred[4] subtract(pv, pv)"),
@@ -146,6 +159,14 @@ REFUSED = (
         f"f32[4] collective-permute(x), source_target_pairs={pairs}"
         for pairs in ("{{0,0},{0,0}}", "{{0,1},{0,2}}", "{{0,1},{2,1}}")
     ),
+    *(
+        f"f32[4,6] negate(m), sharding={{{sharding}}}"
+        for sharding in (
+            *("devices=[2]0,1", "devices=[2,1,1]0,1", "devices=[2,2]0,1,2", "devices=[2,1]0,0"),
+            *("devices=[2,2]<=[2]", "{replicated}", "{replicated}, {replicated}", ""),
+        )
+    ),
+    *("c128[4] bitcast-convert(c)", "c64[2] bitcast-convert(c)"),
     *("f32[4] async-done(x)", "f32[4] copy-done(x)", "f32[4] all-reduce-done(x)"),
     *("f32[4] all-gather-done(t)", "f32[4] collective-permute-done(t)"),
 )
@@ -156,6 +177,11 @@ DEADLY = {
     "f32[4] get-tuple-element(x), index=0",
     "f32[4] fusion(x, x), kind=kLoop, calls=neg",
 }
+# XLA refuses shardings of tuples only where they are results.
+SHARDED_TUPLES = (
+    *("{{replicated}}", "{{replicated}, {replicated}, {replicated}}"),
+    "{{devices=[2,1]0,1}, {replicated}}",
+)
 # XLA on the CPU compiles no program with these, right or wrong.
 PAIRS = {
     "s = (f32[4], f32[4], u32[]) copy-start(x)  ROOT d = f32[4] copy-done(s)": None,
@@ -202,6 +228,15 @@ def test_what_xla_refuses_is_refused(call: str) -> None:
     if call not in DEADLY:
         with pytest.raises((RuntimeError, ValueError)):
             run_xla(text_of(call), zeros())
+
+
+@pytest.mark.parametrize("sharding", SHARDED_TUPLES)
+def test_shardings_of_tuples_fit(sharding: str) -> None:
+    text = text_of(f"(f32[4], s32[4]) tuple(x, y), sharding={sharding}")
+    with pytest.raises(VerifyError, match="sharding: result"):
+        verify(parse(text))
+    with pytest.raises((RuntimeError, ValueError)):
+        run_xla(text, zeros())
 
 
 @pytest.mark.parametrize(("lines", "message"), PAIRS.items(), ids=PAIRS)

@@ -14,6 +14,7 @@ from hlo2graph.frontend.allowed import ALLOWED_ATTRS, COMMON_ATTRS
 from hlo2graph.frontend.verify_entry import check_entry
 from hlo2graph.frontend.verify_operands import check_operands
 from hlo2graph.frontend.verify_pairs import check_pairs
+from hlo2graph.frontend.verify_sharding import check_sharding_fits
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module
 from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
@@ -70,6 +71,7 @@ class _Checker:
         self._checked.add(computation.name)
 
     def _instruction(self, instr: Instruction, shapes: Mapping[str, AnyShape]) -> None:
+        check_sharding_fits(instr)
         try:
             operands = [shapes[name] for name in instr.operands]
         except KeyError as missing:
@@ -106,6 +108,7 @@ class _Checker:
         if spec is None:
             _refuse(instr, f"unknown opcode {instr.opcode}")
         _check_attrs(instr)
+        _check_replication(instr)
         _check_arity(instr, spec)
         _check_layouts(instr)
         check_operands(instr, operands)
@@ -142,6 +145,15 @@ def _check_attrs(instr: Instruction) -> None:
     for name in instr.attrs:
         if name not in allowed:
             _refuse(instr, f"{instr.opcode} has no attribute {name}")
+
+
+def _check_replication(instr: Instruction) -> None:
+    held = instr.attrs.get("parameter_replication")
+    if held is None:
+        return
+    said = str(held).count("true") + str(held).count("false")
+    if said != instr.shape.leaf_count:
+        _refuse(instr, f"parameter_replication says {said}, there are {instr.shape.leaf_count}")
 
 
 def _check_arity(instr: Instruction, spec: OpSpec) -> None:

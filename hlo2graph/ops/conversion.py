@@ -80,7 +80,7 @@ def _saturated(x: Array, target: DType) -> Array:
 
 def _infer_bitcast(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
     shape, target = as_array(instr, operands[0]), written(instr)
-    if (shape.dtype in COMPLEX) is not (target.dtype in COMPLEX):
+    if shape.dtype is not target.dtype and not COMPLEX.isdisjoint((shape.dtype, target.dtype)):
         refuse(instr, f"cannot turn {shape.dtype} into {target.dtype}")
     ratio = max(shape.dtype.bits, target.dtype.bits) // min(shape.dtype.bits, target.dtype.bits)
     dims = shape.dims
@@ -144,12 +144,14 @@ def _infer_reduce_precision(
 def _reduce_precision(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Array:
     x = np.asarray(operands[0])
     exponent_bits, mantissa_bits = integer(instr, "exponent_bits"), integer(instr, "mantissa_bits")
-    if dtype_of(x).name in _IEEE:
+    name = dtype_of(x).name
+    if name in _AS_THEY_ARE:
         return _with_precision(x, exponent_bits, mantissa_bits)
-    return _with_precision(widen(x), exponent_bits, mantissa_bits).astype(x.dtype)
+    wide = x.astype(np.float16) if name.startswith("f8") and name != "f8e8m0fnu" else widen(x)
+    return _with_precision(wide, exponent_bits, mantissa_bits).astype(x.dtype)
 
 
-_IEEE = frozenset({"f64", "f32", "f16", "bf16", "f8e5m2", "f8e4m3", "f8e3m4"})
+_AS_THEY_ARE = frozenset({"f64", "f32", "f16", "bf16"})
 
 
 def _with_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:

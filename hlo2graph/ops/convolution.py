@@ -15,7 +15,7 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, DimLabels, Instruction, Shape, Window
 from hlo2graph.ops import device_products as device
-from hlo2graph.ops.dot import narrow, product_type, widen
+from hlo2graph.ops.dot import narrow, product_type, sums_wrap, widen
 from hlo2graph.ops.expect import as_arrays, host_arrays, integer, refuse, require
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.window import check_window, unpadded, windowed_dims
@@ -143,6 +143,7 @@ def convolve(instr: Instruction, lhs: Array, rhs: Array) -> Array:
     features, batches = _groups(instr)
     lhs = lhs.transpose(_axes(labels.lhs, "bf"))
     rhs = rhs.transpose(_axes(labels.rhs, "oi"))
+    wraps = sums_wrap(lhs, rhs)
     lhs, rhs = widen(lhs, rhs, dtype, prod(rhs.shape[1:]))
     batch, channels = lhs.shape[:2]
     outputs, inputs = rhs.shape[:2]
@@ -158,7 +159,7 @@ def convolve(instr: Instruction, lhs: Array, rhs: Array) -> Array:
     total = total.swapaxes(0, 1)  # [n, groups, outputs of a group, spatial]
     total = total.reshape(total.shape[0], outputs, *total.shape[3:])
     placed = total.transpose(np.argsort(_axes(labels.out, "bf")))
-    return np.ascontiguousarray(narrow(placed, dtype))
+    return np.ascontiguousarray(narrow(placed, dtype, wraps))
 
 
 def _sum_products(image: Array, kernel: Array, window: Window) -> Array:

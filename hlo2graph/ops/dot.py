@@ -15,6 +15,7 @@ import numpy as np
 
 from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
 from hlo2graph.ops import device_products as device
+from hlo2graph.ops.conversion import converted
 from hlo2graph.ops.expect import as_arrays, dimensions, host_arrays, require
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.widening import dtype_of
@@ -119,18 +120,24 @@ def _largest(array: Array) -> int:
     return max(abs(int(array.max())), abs(int(array.min())))
 
 
-def narrow(total: Array, result: DType) -> Array:
-    """Return `total` in the result's type; integers wrap."""
+def narrow(total: Array, result: DType, wraps: bool = True) -> Array:
+    """Return `total` in the result's type; an integer too large wraps, or saturates."""
     if total.dtype.kind == "c" and not result.is_complex:
         total = total.real
     if result.is_integer and total.dtype.kind == "f":
-        total = total.astype(np.int64)
+        total = total.astype(np.int64) if wraps else converted(total, result)
     return total.astype(result.numpy, copy=False)
+
+
+def sums_wrap(*factors: Array) -> bool:
+    """Tell whether integers alone are multiplied; sums of floats saturate."""
+    return not any(dtype_of(f).is_float or dtype_of(f).is_complex for f in factors)
 
 
 def contract(lhs: Array, rhs: Array, dims: DotDims, result: DType) -> Array:
     """Return the products of `lhs` and `rhs` summed over the contracting dimensions."""
     depth = prod(lhs.shape[d] for d in dims.lhs_contract)
+    wraps = sums_wrap(lhs, rhs)
     lhs, rhs = widen(lhs, rhs, result, depth)
     batch = tuple(lhs.shape[d] for d in dims.lhs_batch)
     rows = tuple(lhs.shape[d] for d in dims.lhs_free)
@@ -141,11 +148,11 @@ def contract(lhs: Array, rhs: Array, dims: DotDims, result: DType) -> Array:
         left.reshape(prod(batch), prod(rows), depth),
         right.reshape(prod(batch), depth, prod(columns)),
     )
-    return narrow(total, result).reshape((*batch, *rows, *columns))
+    return narrow(total, result, wraps).reshape((*batch, *rows, *columns))
 
 
 def _dot(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
-    lhs, rhs = host_arrays(operands)
+    lhs, rhs = host_arrays(operands[:2])
     assert isinstance(instr.shape, Shape)
     return contract(lhs, rhs, dot_dims(instr, lhs.ndim, rhs.ndim), instr.shape.dtype)
 

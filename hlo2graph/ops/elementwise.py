@@ -179,7 +179,7 @@ ELEMENTWISE: tuple[OpSpec, ...] = (
     _row("sign",                  1, SIGNED | INEXACT,    mixed.sign),
     _row("sine",                  1, INEXACT,             np.sin),
     _row("sinh",                  1, INEXACT,             np.sinh),
-    _row("sqrt",                  1, INEXACT,             np.sqrt),
+    _row("sqrt",                  1, INEXACT,             floats.sqrt),
     _row("subtract",              2, NUMBERS,             np.subtract),
     _row("tan",                   1, INEXACT,             np.tan),
     _row("tanh",                  1, INEXACT,             np.tanh),

@@ -34,9 +34,14 @@ def logistic(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
+def sqrt(x: Array) -> Array:
+    """Return the square root; of complex numbers, an imaginary part of -0 counts as 0."""
+    return np.asarray(np.sqrt(x + 0 if x.dtype.kind == "c" else x))
+
+
 def rsqrt(x: Array) -> Array:
     """Return 1 / sqrt(x)."""
-    return np.asarray(1 / np.sqrt(x))
+    return np.asarray(1 / sqrt(x))
 
 
 def round_away(x: Array) -> Array:

@@ -107,13 +107,16 @@ def _truncated(x: Array, y: Array) -> Array:
 
 
 def power(x: Array, y: Array) -> Array:
-    """Return x to the y, wrapping; 0 for a negative y, unless x is 1 or -1."""
+    """Return x to the y, wrapping; 0 for a negative y, unless x is 1 or -1.
+
+    As in XLA, the lowest six bits of y are all that counts, and its top bit is a sign in any type.
+    """
     result = np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
-    square, left = x, _unsigned(y)
+    square, left = x, _unsigned(y) & np.asarray(63, _unsigned(y).dtype)
     while left.any():
         result = np.where(left & 1, result * square, result).astype(x.dtype)
         square, left = square * square, left >> np.asarray(1, left.dtype)
-    if x.dtype.kind == "u":
-        return result
+    negative = y.view(f"i{y.dtype.itemsize}") < 0
+    unit = (x == 1) | (x == np.asarray(-1).astype(x.dtype))
     odd = np.where(y & 1, x, x * x)
-    return np.where(y < 0, np.where((x == 1) | (x == -1), odd, 0), result).astype(x.dtype)
+    return np.where(negative, np.where(unit, odd, 0), result).astype(x.dtype)

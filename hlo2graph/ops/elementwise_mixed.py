@@ -39,7 +39,12 @@ def power(x: Array, y: Array) -> Array:
 
 
 def maximum(x: Array, y: Array) -> Array:
-    """Return the larger; NaN if either is NaN; 0 is larger than -0."""
+    """Return the larger; NaN if either is NaN; 0 is larger than -0.
+
+    Of complex numbers the one with the larger real part, `x` of equals, `y` where one is NaN.
+    """
+    if x.dtype.kind == "c":
+        return np.where(x.real >= y.real, x, y)
     larger = np.asarray(np.maximum(x, y))
     if x.dtype.kind != "f":
         return larger
@@ -48,7 +53,12 @@ def maximum(x: Array, y: Array) -> Array:
 
 
 def minimum(x: Array, y: Array) -> Array:
-    """Return the smaller; NaN if either is NaN; -0 is smaller than 0."""
+    """Return the smaller; NaN if either is NaN; -0 is smaller than 0.
+
+    Of complex numbers the one with the smaller real part, `x` of equals, `y` where one is NaN.
+    """
+    if x.dtype.kind == "c":
+        return np.where(x.real <= y.real, x, y)
     smaller = np.asarray(np.minimum(x, y))
     if x.dtype.kind != "f":
         return smaller

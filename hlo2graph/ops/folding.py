@@ -8,13 +8,14 @@ others one element at a time, as a scalar program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from hlo2graph.hlo import DType, Kind
+from hlo2graph.hlo import DType, Kind, Shape
 from hlo2graph.ops.scalar_region import binary_reducer, is_elementwise_region
 from hlo2graph.ops.spec import Array, Evaluator, HostValue
+from hlo2graph.ops.widening import compute_dtype, dtype_of, widen
 
 UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
@@ -33,17 +34,16 @@ Fold: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], tuple[Array, ...]
 def simple_ufunc(evaluate: Evaluator, name: str) -> np.ufunc | None:
     """Return the ufunc that the region is, if it is one."""
     opcode = binary_reducer(evaluate.computations, name)
+    if opcode in ("maximum", "minimum"):
+        shape = evaluate.computations[name].result.shape
+        if isinstance(shape, Shape) and shape.dtype.is_complex:
+            return None  # NumPy orders complex numbers in another way
     return UFUNCS.get(opcode) if opcode else None
-
-
-def working_dtype(dtype: DType) -> np.dtype[Any]:
-    """Return the NumPy type in which to accumulate: float32 for floats narrower than that."""
-    return np.dtype(np.float32) if dtype.is_float and dtype.bits < 32 else dtype.numpy
 
 
 def identity_of(ufunc: np.ufunc, dtype: DType) -> Array:
     """Return the neutral element of one of UFUNCS, in the type that `dtype` accumulates in."""
-    work = working_dtype(dtype)
+    work = compute_dtype(dtype)
     if ufunc not in (np.maximum, np.minimum):
         return np.asarray(ufunc.identity, work)
     low = ufunc is np.maximum
@@ -117,7 +117,12 @@ def scatter_fold(
         return
     ufunc = simple_ufunc(evaluate, name)
     if len(targets) == 1 and ufunc is not None:
-        ufunc.at(targets[0], index, values[0])
+        if not dtype_of(targets[0]).is_integer:
+            ufunc.at(targets[0], index, values[0])  # floats are rounded after every update
+            return
+        total = widen(targets[0])
+        ufunc.at(total, index, widen(values[0]))
+        targets[0][:] = total.astype(targets[0].dtype, copy=False)
         return
     fold = region_fold(evaluate, name)
     for chosen in _rounds(index):

@@ -14,9 +14,9 @@ from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.ops.device import OwnKernel
 from hlo2graph.ops.device_compute import batch_norm_inference
 from hlo2graph.ops.expect import as_arrays, host_arrays, integer, require
-from hlo2graph.ops.folding import working_dtype
 from hlo2graph.ops.reduction import as_result, result_types
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
+from hlo2graph.ops.widening import compute_dtype
 
 _ATTRS = frozenset({"epsilon", "feature_index"})
 
@@ -64,7 +64,7 @@ def _infer_inference(instr: Instruction, operands: Sequence[AnyShape], _: Comput
 def _wide(instr: Instruction, operands: Sequence[HostValue]) -> tuple[list[Array], tuple[int, ...]]:
     """Return the operands in working precision, features broadcastable, and the other axes."""
     arrays = host_arrays(operands)
-    work = working_dtype(result_types(instr)[0].dtype)
+    work = compute_dtype(result_types(instr)[0].dtype)
     rank, feature = arrays[0].ndim, integer(instr, "feature_index")
     spread = [-1 if d == feature else 1 for d in range(rank)]
     wide = [a.astype(work, copy=False).reshape(spread if a.ndim == 1 else a.shape) for a in arrays]

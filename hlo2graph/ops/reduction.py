@@ -16,7 +16,6 @@ from hlo2graph.ops import device_folds as device
 from hlo2graph.ops.device_compute import map_
 from hlo2graph.ops.expect import (
     as_arrays,
-    braced,
     callee,
     dimensions,
     folds,
@@ -25,9 +24,10 @@ from hlo2graph.ops.expect import (
     require,
     takes_scalars,
 )
-from hlo2graph.ops.folding import fold_leading, region_fold, simple_ufunc, working_dtype
+from hlo2graph.ops.folding import fold_leading, region_fold, simple_ufunc
 from hlo2graph.ops.scalar_region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
+from hlo2graph.ops.widening import compute_dtype
 
 
 def split_inputs(
@@ -93,7 +93,7 @@ def _reduce(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluat
     dtype = result_types(instr)[0].dtype
     ufunc = simple_ufunc(evaluate, name) if len(inputs) == 1 else None
     if ufunc is not None:
-        work = working_dtype(dtype)
+        work = compute_dtype(dtype)
         total = ufunc.reduce(
             inputs[0].astype(work, copy=False), axis=dims, dtype=work, initial=inits[0].astype(work)
         )
@@ -109,6 +109,7 @@ def _reduce(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluat
 def _infer_map(
     instr: Instruction, operands: Sequence[AnyShape], computations: Computations
 ) -> AnyShape:
+    # XLA maps all dimensions, whatever the attribute names.
     arrays = as_arrays(instr, operands)
     first = arrays[0]
     for other in arrays[1:]:
@@ -117,12 +118,6 @@ def _infer_map(
             other.dims == first.dims,
             f"operands must have equal dimensions, got {first} and {other}",
         )
-    dims = integers(instr, "dimensions", tuple(range(first.rank)))
-    require(
-        instr,
-        dims == tuple(range(first.rank)),
-        f"dimensions must be all of the operand's, in order, got {braced(dims)}",
-    )
     called = callee(instr, "to_apply", computations)
     takes_scalars(instr, called, "to_apply", [a.dtype for a in arrays])
     result = called.result.shape

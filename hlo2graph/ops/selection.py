@@ -11,7 +11,7 @@ from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.device import function
 from hlo2graph.ops.elementwise import common
 from hlo2graph.ops.elementwise_mixed import maximum, minimum
-from hlo2graph.ops.expect import ALL, COMPLEX, PREDS, accepts, as_arrays, dynamic_of, refuse, word
+from hlo2graph.ops.expect import PREDS, accepts, as_arrays, dynamic_of, refuse, word
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.widening import widen
 
@@ -34,22 +34,29 @@ _TYPES = {
 
 def _infer_compare(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
     shape = common(instr, operands)
-    direction = word(instr, "direction", _DIRECTIONS)
-    kind = shape.dtype.kind
+    word(instr, "direction", _DIRECTIONS)
     if "type" in instr.attrs:
-        word(instr, "type", _TYPES[kind])
-    if shape.dtype in COMPLEX and direction not in ("EQ", "NE"):
-        refuse(instr, f"knows no {direction} of complex numbers, only EQ and NE")
+        word(instr, "type", _TYPES[shape.dtype.kind])
     return Shape(DTYPES["pred"], shape.dims, dynamic=shape.dynamic)
 
 
 def _compare(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Array:
     left, right = (np.asarray(x) for x in operands)
+    direction = str(instr.attrs["direction"])
+    if left.dtype.kind == "c" and direction not in ("EQ", "NE"):
+        return _compare_complex(direction, left, right)
     if instr.attrs.get("type") == "TOTALORDER":
         left, right = _total_order(left), _total_order(right)
     else:
         left, right = widen(left), widen(right)
-    return np.asarray(_DIRECTIONS[str(instr.attrs["direction"])](left, right))
+    return np.asarray(_DIRECTIONS[direction](left, right))
+
+
+def _compare_complex(direction: str, left: Array, right: Array) -> Array:
+    """Compare the real parts; the imaginary parts decide between equals for LT and GT alone."""
+    decided = _DIRECTIONS[direction](left.real, right.real)
+    tied = (left.real == right.real) & _DIRECTIONS[direction](left.imag, right.imag)
+    return np.asarray(decided | tied)
 
 
 def _total_order(x: Array) -> Array:
@@ -74,7 +81,6 @@ def _infer_clamp(instr: Instruction, operands: Sequence[AnyShape], _: Computatio
     low, value, high = as_arrays(instr, operands)
     for bound in (low, high):
         accepts(instr, bound, {value.dtype}, f"bounds of the type {value.dtype}")
-    accepts(instr, value, ALL - COMPLEX, "numbers that have an order")
     return _matched(instr, (value,), (low, high))
 
 

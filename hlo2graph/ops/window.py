@@ -31,10 +31,10 @@ from hlo2graph.ops.folding import (
     region_fold,
     scatter_fold,
     simple_ufunc,
-    working_dtype,
 )
 from hlo2graph.ops.reduction import as_result, result_types, results_of, split_inputs
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
+from hlo2graph.ops.widening import compute_dtype
 
 
 def check_window(instr: Instruction, window: Window, rank: int, what: str) -> None:
@@ -96,7 +96,7 @@ def _reduce_window(
     dtype = result_types(instr)[0].dtype
     ufunc = simple_ufunc(evaluate, name) if len(inputs) == 1 else None
     if ufunc is not None:
-        work = working_dtype(dtype)
+        work = compute_dtype(dtype)
         total = inputs[0].astype(work, copy=False)
         for axis, dim in enumerate(window.dims):
             total = _reduce_axis(total, axis, dim, ufunc, identity_of(ufunc, dtype))

@@ -88,13 +88,16 @@ template <class T> __device__ inline Complex<T> tan(Complex<T> a) {
   Complex<T> turned = tanh(Complex<T>{-a.im, a.re});
   return {turned.im, -turned.re};
 }
-template <class T> __device__ inline Complex<T> sqrt(Complex<T> a) {
+template <class T> __device__ inline Complex<T> square_root(Complex<T> a) {
   T size = abs(a);
   if (size == 0) return {(T)0, a.im};
   if (size == infinity_like(size) && is_finite(a.re) && !is_nan(a.im)) return {size, a.im};
   T root = sqrt((size + abs(a.re)) / 2);
   if (a.re >= 0) return {root, a.im / (2 * root)};
   return {abs(a.im) / (2 * root), sign_bit(a.im) ? -root : root};
+}
+template <class T> __device__ inline Complex<T> sqrt(Complex<T> a) {
+  return square_root(Complex<T>{a.re, a.im == 0 ? (T)0 : a.im});  // -0 counts as 0, as in XLA
 }
 template <class T> __device__ inline Complex<T> rsqrt(Complex<T> a) {
   return divide(Complex<T>{(T)1, (T)0}, sqrt(a));
@@ -117,7 +120,7 @@ template <class T> __device__ inline Complex<T> power(Complex<T> a, Complex<T> b
 template <class T> __device__ inline Complex<T> atan2(Complex<T> y, Complex<T> x) {
   // -i log((x + iy) / sqrt(x^2 + y^2))
   Complex<T> along = add(x, Complex<T>{-y.im, y.re});
-  Complex<T> size = sqrt(add(multiply(x, x), multiply(y, y)));
+  Complex<T> size = square_root(add(multiply(x, x), multiply(y, y)));
   Complex<T> angle = log(divide(along, size));
   return {angle.im, -angle.re};
 }
@@ -134,12 +137,14 @@ template <class T> __device__ inline Complex<T> one_plus(T sign, Complex<T> a) {
   return {1 + sign * a.re, sign * a.im};
 }
 template <class T> __device__ inline Complex<T> asin(Complex<T> a) {
-  Complex<T> low = sqrt(one_plus((T)-1, a)), high = sqrt(one_plus((T)1, a));
+  Complex<T> low = square_root(one_plus((T)-1, a));
+  Complex<T> high = square_root(one_plus((T)1, a));
   return {atan2(a.re, low.re * high.re - low.im * high.im),
           asinh(low.re * high.im - low.im * high.re)};
 }
 template <class T> __device__ inline Complex<T> acos(Complex<T> a) {
-  Complex<T> low = sqrt(one_plus((T)-1, a)), high = sqrt(one_plus((T)1, a));
+  Complex<T> low = square_root(one_plus((T)-1, a));
+  Complex<T> high = square_root(one_plus((T)1, a));
   return {2 * atan2(low.re, high.re), asinh(high.re * low.im - high.im * low.re)};
 }
 template <class T> __device__ inline Complex<T> asinh(Complex<T> a) {
@@ -147,7 +152,8 @@ template <class T> __device__ inline Complex<T> asinh(Complex<T> a) {
   return {turned.im, -turned.re};
 }
 template <class T> __device__ inline Complex<T> acosh(Complex<T> a) {
-  Complex<T> low = sqrt(Complex<T>{a.re - 1, a.im}), high = sqrt(Complex<T>{a.re + 1, a.im});
+  Complex<T> low = square_root(Complex<T>{a.re - 1, a.im});
+  Complex<T> high = square_root(Complex<T>{a.re + 1, a.im});
   return {asinh(low.re * high.re + low.im * high.im), 2 * atan2(low.im, high.re)};
 }
 template <class T> __device__ inline Complex<T> atanh(Complex<T> a) {
@@ -157,18 +163,22 @@ template <class T> __device__ inline Complex<T> atanh(Complex<T> a) {
   return {sign_bit(a.re) ? -re : re, im};
 }
 
-// The order of complex numbers is that of their parts, real first; NaN goes before all.
-template <class T> __device__ inline bool has_nan(Complex<T> a) {
-  return is_nan(a.re) || is_nan(a.im);
+// XLA orders complex numbers by their real parts; the imaginary ones decide for < and > alone.
+template <class T> __device__ inline bool operator<(Complex<T> a, Complex<T> b) {
+  return a.re < b.re || (a.re == b.re && a.im < b.im);
 }
-template <class T> __device__ inline bool not_below(Complex<T> a, Complex<T> b) {
-  return a.re > b.re || (a.re == b.re && a.im >= b.im);
+template <class T> __device__ inline bool operator>(Complex<T> a, Complex<T> b) { return b < a; }
+template <class T> __device__ inline bool operator<=(Complex<T> a, Complex<T> b) {
+  return a.re <= b.re;
+}
+template <class T> __device__ inline bool operator>=(Complex<T> a, Complex<T> b) {
+  return a.re >= b.re;
 }
 template <class T> __device__ inline Complex<T> maximum(Complex<T> a, Complex<T> b) {
-  return has_nan(a) || (!has_nan(b) && not_below(a, b)) ? a : b;
+  return a >= b ? a : b;
 }
 template <class T> __device__ inline Complex<T> minimum(Complex<T> a, Complex<T> b) {
-  return has_nan(a) || (!has_nan(b) && not_below(b, a)) ? a : b;
+  return a <= b ? a : b;
 }
 
 // e to the i 2 pi `part` / `whole` and its conjugate, with 0 <= part < whole.

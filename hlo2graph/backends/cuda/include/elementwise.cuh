@@ -234,10 +234,12 @@ __device__ inline f32 atan2(f32 y, f32 x) { return ::atan2f(y, x); }
 __device__ inline f64 atan2(f64 y, f64 x) { return ::atan2(y, x); }
 __device__ inline f32 power(f32 x, f32 y) { return ::powf(x, y); }
 __device__ inline f64 power(f64 x, f64 y) { return ::pow(x, y); }
+// As in XLA, six bits of the exponent count, and its top bit is a sign in any type.
 template <HLO_INTEGER(T)> __device__ inline T power(T base, T exponent) {
-  if (exponent < (T)0) return (T)(base == (T)1 ? 1 : base == (T)-1 ? (exponent & 1 ? -1 : 1) : 0);
+  const bool negative = (exponent >> (8 * sizeof(T) - 1)) & 1;
+  if (negative) return (T)(base == (T)1 ? 1 : base == (T)-1 ? (exponent & 1 ? -1 : 1) : 0);
   T result = (T)1;
-  for (; exponent; exponent = (T)(exponent >> 1)) {
+  for (exponent = (T)(exponent & 63); exponent; exponent = (T)(exponent >> 1)) {
     if (exponent & 1) result = multiply(result, base);
     base = multiply(base, base);
   }

@@ -14,8 +14,6 @@ template <> struct Layout<f64> : IeeeLayout<u64, 11, 52> { static const bool iee
 template <> struct Layout<f32> : IeeeLayout<u32, 8, 23> { static const bool ieee = true; };
 template <> struct Layout<f16> : IeeeLayout<u16, 5, 10> { static const bool ieee = true; };
 template <> struct Layout<bf16> : IeeeLayout<u16, 8, 7> { static const bool ieee = true; };
-template <int E, int M, int B>
-struct Layout<NarrowFloat<E, M, B, IEEE>> : IeeeLayout<u8, E, M> { static const bool ieee = true; };
 
 // Keep E exponent and M mantissa bits, ties to even; too large becomes infinite, below the normal
 // range becomes 0.
@@ -47,8 +45,14 @@ template <class T, int E, int M, bool Ieee = Layout<T>::ieee> struct ReducePreci
     return load(bits_as<T>(kept_bits<T, E, M>(bits_as<U>(Store<T>::of(x)))));
   }
 };
-template <class T, int E, int M> struct ReducePrecision<T, E, M, false> {  // through f32
-  __device__ static f32 of(f32 x) { return rounded<T>(ReducePrecision<f32, E, M>::of(x)); }
+template <class T> struct Through { typedef f32 type; };
+template <int E, int M, int B, Special S> struct Through<NarrowFloat<E, M, B, S>> {
+  typedef f16 type;
+};
+template <class T, int E, int M> struct ReducePrecision<T, E, M, false> {
+  __device__ static f32 of(f32 x) {
+    return rounded<T>(ReducePrecision<typename Through<T>::type, E, M>::of(x));
+  }
 };
 
 // ---- stochastic-convert -----------------------------------------------------------------------
