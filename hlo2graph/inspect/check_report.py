@@ -1,0 +1,84 @@
+"""What `check` says: the proof and the runs, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hlo2graph.inspect.check import Finding, Kind, Proof
+from hlo2graph.inspect.figures import plural
+from hlo2graph.inspect.self_check import Check
+from hlo2graph.program.plan import Plan
+
+SCHEMA = "hlo2graph.check/1"
+PROPERTIES = (
+    ("ordered", (Kind.UNORDERED,), "every pair of thunks that touch the same bytes is ordered"),
+    ("needed", (Kind.REDUNDANT, Kind.BASELESS), "no edge is superfluous"),
+    ("written", (Kind.UNWRITTEN,), "no byte is read before it is written"),
+    ("owned", (Kind.PROTECTED,), "only what is the plan's, or donated, is written"),
+    ("placed", (Kind.BOUNDS, Kind.OVERLAP, Kind.STATE), "slices lie inside, apart or in place"),
+)
+SHOWN = 20  # findings of one property that the text names
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The proof of a plan, and its runs in other orders; `skipped` says why there are none."""
+
+    plan: Plan
+    proof: Proof
+    runs: tuple[Check, ...] = ()
+    skipped: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """The plan is right as far as was looked."""
+        return self.proof.ok and all(check.ok for check in self.runs)
+
+
+def check_text(report: CheckReport) -> str:
+    """Return a line a property, with what violates it below."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def check_json(report: CheckReport) -> dict[str, Any]:
+    """Return what `check --json` prints."""
+    proof = report.proof
+    return {
+        "schema": SCHEMA,
+        "module": report.plan.name,
+        "ok": report.ok,
+        "sequences": proof.sequences,
+        "thunks": proof.thunks,
+        "edges": proof.edges,
+        "findings": [{"kind": str(f.kind), "in": f.where, "text": f.text} for f in proof.findings],
+        "runs": [{"how": c.how, "runs": c.runs, "equal": c.ok} for c in report.runs],
+        "skipped": report.skipped or None,
+    }
+
+
+def _lines(report: CheckReport) -> Iterator[str]:
+    proof = report.proof
+    size = f"{plural(proof.thunks, 'thunk')}, {plural(proof.edges, 'edge')}"
+    if proof.sequences > 1:
+        size += f" in {plural(proof.sequences, 'sequence')}"
+    yield f"{report.plan.name}   {size}"
+    for name, kinds, claim in PROPERTIES:
+        found = [f for f in proof.findings if f.kind in kinds]
+        held = f"NO: {plural(len(found), 'fault')}" if found else claim
+        yield f"  {name:8} {held}"
+        yield from _faults(found)
+    for check in report.runs:
+        bits = "same bits as program order" if check.ok else "NO: other bits than program order"
+        yield f"  {'run':8} {check.how}, memory poisoned before each: {bits}"
+    if report.skipped:
+        yield f"  {'run':8} not run: {report.skipped}"
+
+
+def _faults(found: list[Finding]) -> Iterator[str]:
+    for finding in found[:SHOWN]:
+        place = f"in {finding.where}: " if finding.where else ""
+        yield f"    {place}{finding.text}"
+    if len(found) > SHOWN:
+        yield f"    and {len(found) - SHOWN} more"
