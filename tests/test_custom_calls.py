@@ -152,7 +152,7 @@ def test_integers_and_complex_numbers():
         ),
         (gemm("x, w").split(", backend")[0], "no gemm_backend_config"),
         (gemm("x, w").split("={")[0] + "={}", "no gemm_backend_config"),
-        (gemm("x, w", target="$lt$matmul$f8"), "no rule for"),
+        (gemm("x, w", target="$lt$matmul$f8"), "2 operands and 2 to 4 scales"),
     ],
 )
 def test_what_a_matrix_product_cannot_mean_is_refused_by_name(call, reason):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_cublas import CUBLAS
+from hlo2graph.ops.custom_cublas_f8 import CUBLAS_F8
 from hlo2graph.ops.custom_cudnn import CUDNN
 from hlo2graph.ops.custom_jax import JAX
 from hlo2graph.ops.custom_lapack import LAPACK
@@ -66,6 +67,7 @@ TARGETS = {
     "__gpu$TopK": _TOP_K,
     "annotate_device_placement": _IDENTITY,
     **CUBLAS,
+    **CUBLAS_F8,
     **CUDNN,
     **JAX,
     **LAPACK,

@@ -107,8 +107,11 @@ class Gemm:
         )
 
 
-def gemm_of(instr: Instruction) -> Gemm | str:
-    """Return what backend_config asks for, or why that cannot be told or done."""
+def gemm_of(instr: Instruction, spare: tuple[int, int] = (0, 0)) -> Gemm | str:
+    """Return what backend_config asks for, or why that cannot be told or done.
+
+    spare: the fewest and most operands that the call has besides those of the product.
+    """
     config = json_config(instr, "gemm_backend_config")
     dims = _dims(config.get("dot_dimension_numbers")) if config else None
     if config is None or dims is None:
@@ -124,16 +127,17 @@ def gemm_of(instr: Instruction) -> Gemm | str:
     alpha, imaginary, beta = map(float, numbers)
     activation = _ACTIVATIONS[word]
     gemm = Gemm(dims, complex(alpha, imaginary), beta, activation, has_bias, has_aux)
-    return _unfit(instr, gemm) or gemm
+    return _unfit(instr, gemm, spare) or gemm
 
 
-def _unfit(instr: Instruction, gemm: Gemm) -> str | None:
+def _unfit(instr: Instruction, gemm: Gemm, spare: tuple[int, int]) -> str | None:
     """Return why operands and result cannot be those of `gemm`."""
     leaves = result_leaves(instr)
     if len(leaves) < 1 + gemm.has_aux:
         return f"it gives {1 + gemm.has_aux} arrays, but {instr.shape} is written"
-    if len(instr.operands) != gemm.operands:
-        return f"it takes {gemm.operands} operands with this epilogue and beta={gemm.beta:g}"
+    if not spare[0] <= len(instr.operands) - gemm.operands <= spare[1]:
+        scales = f" and {spare[0]} to {spare[1]} scales" if spare[1] else ""
+        return f"it takes {gemm.operands} operands{scales} with this epilogue, beta={gemm.beta:g}"
     dtype = leaves[0].dtype
     if gemm.alpha.imag and not dtype.is_complex:
         return "alpha is complex, the result is not"
@@ -175,12 +179,12 @@ def _check(instr: Instruction, operands: Sequence[AnyShape]) -> None:
         require(instr, added.dims == out.dims, f"C must have the dimensions of {out}, got {added}")
     if gemm.has_bias:
         bias = shapes[-1]
-        wanted = tuple(out.dims[d] for d in _bias_dims(bias.rank, out))
+        wanted = tuple(out.dims[d] for d in bias_dims(bias.rank, out))
         fits = 0 < bias.rank <= out.rank and wanted == bias.dims
         require(instr, fits, f"the bias {bias} does not fit the fastest dimensions of {out}")
 
 
-def _bias_dims(rank: int, out: Shape) -> tuple[int, ...]:
+def bias_dims(rank: int, out: Shape) -> tuple[int, ...]:
     """Return the result's dimension of each dimension of the bias: those that vary fastest."""
     return tuple(reversed(out.minor_to_major[:rank]))
 
@@ -198,7 +202,7 @@ def _host(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
     if gemm.beta:
         total = total + arrays[2].astype(wide.numpy) * _scalar(gemm.beta, wide)
     if gemm.has_bias:
-        total = total + _spread(arrays[-1].astype(wide.numpy), out)
+        total = total + spread(arrays[-1].astype(wide.numpy), out)
     given = total
     if gemm.activation:
         total = gemm.activation.host(total)
@@ -213,9 +217,9 @@ def _scalar(value: complex, dtype: DType) -> Array:
     return np.asarray(value if dtype.is_complex else value.real, dtype.numpy)
 
 
-def _spread(bias: Array, out: Shape) -> Array:
+def spread(bias: Array, out: Shape) -> Array:
     """Lay the bias along the result's fastest dimensions."""
-    dims = _bias_dims(bias.ndim, out)
+    dims = bias_dims(bias.ndim, out)
     sizes = [n if d in dims else 1 for d, n in enumerate(out.dims)]
     return bias.transpose(np.argsort(dims)).reshape(sizes)
 
@@ -270,7 +274,7 @@ def _device(element: Element, instr: Instruction, leaf: int, index: Index) -> Ex
         total = element.bind(wide, f"hlo::add({total}, {added})")
     if gemm.has_bias:
         last = len(instr.operands) - 1
-        place = tuple(index[d] for d in _bias_dims(element.shape(last).rank, out))
+        place = tuple(index[d] for d in bias_dims(element.shape(last).rank, out))
         total = plus(element, total, last, place, wide)
     if leaf == 0:
         total = activated(element, gemm.activation, total, wide)
