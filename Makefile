@@ -25,6 +25,7 @@ test: $(VENV)/.developing ## Run all tests (WORKERS=N processes)
 
 golden: $(VENV)/.developing ## Write the golden files anew; read their diff before committing
 	$(BIN)/pytest -q -n 0 tests/test_golden.py --update-golden
+	$(BIN)/python -m tests.opcodes
 
 fmt: $(VENV)/.developing ## Format the code
 	$(BIN)/ruff format hlo2graph tests
