@@ -5,7 +5,7 @@ import pytest
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.blas import _exchanged, _leading, _needs_exchange, _operand
-from hlo2graph.program.matmul import Matrix, matmul_of
+from hlo2graph.ops.matmul import Matrix, matmul_of
 from hlo2graph.program.thunks import Library
 from hlo2graph.program.use_libraries import WORKSPACE_BYTES
 from tests.products import arrangements, dot_text

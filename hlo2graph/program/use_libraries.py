@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 
 from hlo2graph.hlo import DTYPES, Computation, Shape
-from hlo2graph.program.matmul import Matmul, matmul_of
+from hlo2graph.ops.matmul import Matmul, matmul_of
 from hlo2graph.program.thunks import (
     Conditional,
     Kernel,

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from hlo2graph.hlo import DType
+from hlo2graph.ops.matmul import Matmul, Matrix
 from hlo2graph.ops.spec import Array
-from hlo2graph.program.matmul import Matmul, Matrix
 
 INSTALL = "pip install 'hlo2graph[blas]'"
 _TYPES = {  # HLO dtype: cudaDataType, and for a result's dtype the type of alpha and beta

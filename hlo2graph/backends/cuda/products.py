@@ -7,7 +7,7 @@ from typing import Any
 
 from hlo2graph.backends.cuda.blas import INSTALL, BlasPlan, library
 from hlo2graph.backends.cuda.driver import call, cuda
-from hlo2graph.program.matmul import matmul_of
+from hlo2graph.ops.matmul import matmul_of
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Library
 from hlo2graph.program.uses import walk

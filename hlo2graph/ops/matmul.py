@@ -61,10 +61,11 @@ def matmul_of(computation: Computation) -> Matmul | None:
     lhs, rhs = (shapes * 2)[:2] if len(set(dot.operands)) == 1 else (*shapes, None, None)[:2]
     if not isinstance(lhs, Shape) or not isinstance(rhs, Shape) or not dot.shape.elements:
         return None
-    return _strided(dot, lhs, rhs, dot.shape)
+    return product_of(dot, lhs, rhs, dot.shape)
 
 
-def _strided(dot: Instruction, lhs: Shape, rhs: Shape, out: Shape) -> Matmul | None:
+def product_of(dot: Instruction, lhs: Shape, rhs: Shape, out: Shape) -> Matmul | None:
+    """Return the matrix product that a dot of operands and result of these layouts is, if it is."""
     batches = [integers(dot, f"{side}_batch_dims", ()) for side in ("lhs", "rhs")]
     inner = [integers(dot, f"{side}_contracting_dims", ()) for side in ("lhs", "rhs")]
     free = [
