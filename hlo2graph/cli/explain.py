@@ -1,0 +1,97 @@
+"""`hlo2graph explain`: why A runs before B, or that it does not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+import hlo2graph
+from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import PlanOptions
+
+if TYPE_CHECKING:
+    from hlo2graph.inspect.explain import Answer
+    from hlo2graph.program.plan import Plan
+
+QUESTIONS = ("critical-path", "false-edges", "why-not-graph")
+
+
+@click.command("explain")
+@file_argument
+@click.argument("thunks", metavar="[A B]", nargs=-1)
+@click.option(
+    "--critical-path", "question", flag_value=QUESTIONS[0], help="List the longest path's thunks."
+)
+@click.option(
+    "--false-edges",
+    "question",
+    flag_value=QUESTIONS[1],
+    help="List the edges that only saving memory or the schedule asked for, and their price.",
+)
+@click.option(
+    "--why-not-graph",
+    "question",
+    flag_value=QUESTIONS[2],
+    help="List what a CUDA graph of FILE would not hold, and why.",
+)
+@output_option
+@planning_options
+@json_option
+def command(
+    file: str,
+    thunks: tuple[str, ...],
+    question: str | None,
+    output: str | None,
+    planning: PlanOptions,
+    json_file: str | None,
+) -> None:
+    """Say why thunk A of FILE runs before thunk B, or that they are unordered.
+
+    The answer is the path of edges that orders them: each with its hazard, its
+    bytes and whose they are, whether the program asks for it or only sharing
+    memory does, and what being rid of it would cost. A and B are names of
+    thunks, their ids in the plan (t3), paths (loop/body/add.1), or instructions
+    that a kernel holds. FILE holds one module, or a thunk sequence.
+
+    \b
+    Examples:
+      hlo2graph explain model.hlo dot.3 reduce.7
+      hlo2graph explain model.hlo --critical-path --target sm_90
+      hlo2graph explain model.hlo --false-edges --max-buffer-reuse -1
+    """
+    if (question is None) == (not thunks) or len(thunks) not in (0, 2):
+        raise click.UsageError("ask about two thunks, A and B, or give one of the options")
+    parts = modules_in(read_file(file))
+    if len(parts) > 1:
+        raise click.UsageError(f"FILE holds {len(parts)} modules; ask about one")
+    from hlo2graph.frontend.thunks import is_thunk_sequence
+
+    part = parts[0]
+    with progress("planning"):
+        known = is_thunk_sequence(part.text)
+        program = part.text if known else hlo2graph.parse(part.text, part.filename, verify=False)
+        plan = hlo2graph.plan(program, filename=part.filename, **planning)
+    tables = "" if isinstance(program, str) else program.tables
+    answer = _answer(plan, thunks, question, tables)
+    if json_file is not None:
+        emit(json.dumps(answer.json, indent=2), json_file)
+    if json_file != "-":
+        emit(str(answer), output)
+
+
+def _answer(plan: Plan, thunks: tuple[str, ...], question: str | None, tables: str) -> Answer:
+    from hlo2graph.inspect import explain
+
+    match question:
+        case "critical-path":
+            return explain.explain_critical_path(plan, tables)
+        case "false-edges":
+            return explain.explain_false_edges(plan, tables)
+        case "why-not-graph":
+            return explain.explain_left_out(plan)
+        case _:
+            return explain.explain_pair(plan, thunks[0], thunks[1], tables)

@@ -1,0 +1,80 @@
+"""One edge in words: the hazard, the bytes, whose they are, and what being rid of it would cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlo2graph.hlo.metadata import source_line
+from hlo2graph.inspect.explain.paths import ARTEFACTS
+from hlo2graph.inspect.figures import bytes_text
+from hlo2graph.program.plan import AllocationKind, Plan
+from hlo2graph.program.thunks import Edge, Hazard, Sequence, Slice
+from hlo2graph.program.uses import writes
+
+_SAYS = {
+    Hazard.RAW: "{dst} reads what {src} writes",
+    Hazard.WAR: "{dst} overwrites what {src} reads",
+    Hazard.WAW: "{dst} overwrites what {src} writes",
+    Hazard.CONTROL: "{dst} has {src} among its control-predecessors",
+    Hazard.EFFECT: "both have side effects, which keep program order",
+    Hazard.REUSE: "{dst} writes over bytes that {src} still uses, to save memory",
+    Hazard.INPLACE: "{dst} writes its result over its operand, which {src} reads",
+    Hazard.ORDER: "the serial schedule was asked for",
+}
+
+
+class EdgeWords:
+    """Describes edges of one plan; `tables` are the module's source tables."""
+
+    def __init__(self, plan: Plan, tables: str = "") -> None:
+        self._plan, self._tables = plan, tables
+
+    def lines(self, sequence: Sequence[Slice], edge: Edge) -> list[str]:
+        """Return the edge and its reason, where its thunks come from, and its price."""
+        src, dst = sequence.thunks[edge.src], sequence.thunks[edge.dst]
+        said = _SAYS[edge.hazard].format(src=src.name, dst=dst.name)
+        found = [f"{src.name} -> {dst.name}   {self.bytes(edge)}", f"    {said}"]
+        if self.cost(sequence, edge):
+            found.append(f"    {self.price(sequence, edge)}")
+        if line := source_line(self._tables, dst.metadata):
+            found.append(f"    {dst.name} is at {line}")
+        return found
+
+    def bytes(self, edge: Edge) -> str:
+        """Return `raw 2[0:16], 16 B of the arena`."""
+        if edge.slice is None:
+            return str(edge.hazard)
+        allocation = self._plan.allocations[edge.slice.allocation]
+        of = (
+            "the arena"
+            if allocation.kind is AllocationKind.TEMP
+            else (f"{allocation.kind} {allocation.owner}".strip())
+        )
+        return f"{edge.hazard} {edge.slice}, {bytes_text(edge.slice.size)} of {of}"
+
+    def cost(self, sequence: Sequence[Slice], edge: Edge) -> int:
+        """Return the bytes that an artefact's value would take at a place of its own."""
+        if edge.hazard not in (Hazard.REUSE, Hazard.INPLACE) or edge.slice is None:
+            return 0
+        made = writes(sequence.thunks[edge.dst])
+        return sum(w.size for w in made if w.overlaps(edge.slice))
+
+    def price(self, sequence: Sequence[Slice], edge: Edge) -> str:
+        """Return what it would take to be rid of the edge."""
+        size = bytes_text(self.cost(sequence, edge))
+        return f"without this edge {sequence.thunks[edge.dst].name} needs {size} of its own"
+
+    def json(self, sequence: Sequence[Slice], edge: Edge) -> dict[str, Any]:
+        """Return the same for programs."""
+        held = edge.slice
+        return {
+            "src": sequence.thunks[edge.src].name,
+            "dst": sequence.thunks[edge.dst].name,
+            "hazard": str(edge.hazard),
+            "allocation": held.allocation if held else None,
+            "offset": held.offset if held else None,
+            "size": held.size if held else None,
+            "artefact": edge.hazard in ARTEFACTS,
+            "cost_bytes": self.cost(sequence, edge),
+            "source": source_line(self._tables, sequence.thunks[edge.dst].metadata),
+        }

@@ -1,0 +1,43 @@
+"""Which thunks a CUDA graph of the plan would not have as nodes of their own, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo2graph.backends.cuda.support import check_support
+from hlo2graph.errors import UnsupportedError
+from hlo2graph.inspect.explain.answers import Answer, answer_json
+from hlo2graph.inspect.figures import plural
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.thunks import Slice, Thunk
+from hlo2graph.program.uses import walk, writes
+
+
+def explain_left_out(plan: Plan) -> Answer:
+    """Say what keeps the plan out of a graph, and which thunks need no node."""
+    refused = _refused(plan)
+    empty = list(_empty(plan))
+    total = sum(1 for _ in walk(plan.body))
+    if refused:
+        head = f"{plan.name} cannot run on cuda, so nothing of it is in a graph:"
+    else:
+        head = f"{plan.name}: all of {plural(total, 'thunk')} in one graph"
+    lines = [head, *(f"  {line}" for line in refused)]
+    lines += [f"  {thunk.name} has no node: it writes no byte" for thunk in empty]
+    names = [thunk.name for thunk in empty]
+    found = answer_json(plan, "why-not-graph", refused=refused, without_node=names)
+    return Answer(tuple(lines), found)
+
+
+def _refused(plan: Plan) -> list[str]:
+    try:
+        check_support(plan)
+    except UnsupportedError as error:
+        return [f"{n.span}: {n.message}" if n.span else n.message for n in error.notes]
+    return []
+
+
+def _empty(plan: Plan) -> Iterator[Thunk[Slice]]:
+    for thunk in walk(plan.body):
+        if not any(w.size for w in writes(thunk)):
+            yield thunk

@@ -1,0 +1,189 @@
+"""Why two thunks are ordered: the path, its hazards and their price; names that mean thunks."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+
+import pytest
+from conftest import SAMPLES
+
+import hlo2graph as h2g
+from hlo2graph.errors import InputError
+from hlo2graph.inspect.check.order import check_order
+from hlo2graph.inspect.explain import (
+    explain_critical_path,
+    explain_false_edges,
+    explain_left_out,
+    explain_pair,
+)
+from hlo2graph.inspect.explain.find import find
+
+CHAINS = """
+HloModule chains
+ENTRY main {
+  x = f32[4] parameter(0)
+  a = f32[4] negate(x)
+  b = f32[4] exponential(a)
+  c = f32[4] tanh(x)
+  d = f32[4] sine(c)
+  ROOT t = (f32[4], f32[4]) tuple(b, d)
+}
+"""
+LOOP = """
+HloModule loop
+body {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  w = f32[4] negate(v)
+  ROOT t = (s32[], f32[4]) tuple(next, w)
+}
+condition {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(5)
+  ROOT less = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  start = s32[] parameter(0)
+  x = f32[4] parameter(1)
+  y = f32[4] tanh(x)
+  init = (s32[], f32[4]) tuple(start, y)
+  loop = (s32[], f32[4]) while(init), condition=condition, body=body
+  v = f32[4] get-tuple-element(loop), index=1
+  ROOT z = f32[4] sine(v)
+}
+"""
+BRANCH = """
+HloModule branch
+yes { x = f32[4] parameter(0)  ROOT up = f32[4] exponential(x) }
+no  { x = f32[4] parameter(0)  ROOT down = f32[4] negate(x) }
+ENTRY main {
+  s = pred[] parameter(0)
+  x = f32[4] parameter(1)
+  ROOT y = f32[4] conditional(s, x, x), true_computation=yes, false_computation=no
+}
+"""
+
+
+def plan_of(text, **options):
+    return h2g.plan(text, target=options.pop("target", "host"), **options)
+
+
+def test_a_path_names_hazard_bytes_and_reason():
+    plan = plan_of(CHAINS)
+    written = plan.body.thunks[0].writes[0]
+    assert str(explain_pair(plan, "b", "a")).splitlines() == [
+        "a runs before b, by 1 edge:",
+        f"  a -> b   raw {written}, 16 B of the arena",
+        "      b reads what a writes",
+        "The program itself asks for this order.",
+    ]
+
+
+def test_unordered_thunks_and_what_they_overlap_with():
+    answer = explain_pair(plan_of(CHAINS), "a", "d")
+    assert "a and d are unordered: they may run at the same time." in answer.lines
+    assert answer.json["ordered"] is False
+    assert answer.json["overlaps"] == {"a": ["c", "d"], "d": ["a", "b"]}
+
+
+def test_an_artefact_has_a_price():
+    plan = plan_of(CHAINS, max_buffer_reuse=-1)
+    answer = explain_false_edges(plan)
+    (edge,) = answer.json["edges"]
+    assert (edge["hazard"], edge["cost_bytes"]) == ("reuse", 16)
+    assert answer.lines[0].startswith("chains: 1 edge that the program does not ask for")
+    pair = explain_pair(plan, edge["src"], edge["dst"])
+    assert "does not ask for" in pair.lines[-1]
+    assert any("needs 16 B of its own" in line for line in pair.lines)
+
+
+def test_a_plan_without_artefacts_says_so():
+    assert explain_false_edges(plan_of(CHAINS)).lines == (
+        "chains: 0 edges that the program does not ask for",
+    )
+
+
+def test_thunks_inside_loops_are_ordered_as_the_loop_is():
+    plan = plan_of(LOOP)
+    answer = explain_pair(plan, "z", "w")
+    assert answer.lines[0] == "loop/body/w runs inside loop."
+    assert answer.lines[1].startswith("loop runs before z")
+    assert explain_pair(plan, "loop", "w").lines == ("loop/body/w runs inside loop",)
+    assert explain_pair(plan, "w", "less").lines == (
+        "loop/condition/less runs before loop/body/w: the condition before each round",
+    )
+
+
+def test_thunks_of_two_branches_never_meet():
+    (line,) = explain_pair(plan_of(BRANCH), "up", "down").lines
+    assert line.endswith("are in two branches of y, of which one runs")
+
+
+def test_an_instruction_in_a_fusion_means_its_kernel():
+    plan = plan_of(CHAINS, target="sm_90")
+    assert len(plan.body.thunks) < 4
+    for name in ("a", "b", "c", "d"):
+        assert find(plan, name).thunk in plan.body.thunks
+    assert explain_pair(plan, "a", "b").lines[0].startswith("both are in one thunk")
+
+
+@pytest.mark.parametrize("name", ["t0", "y", "loop/body/w"])
+def test_ids_and_paths_are_names(name):
+    assert find(plan_of(LOOP), name).thunk.name == name.split("/")[-1].replace("t0", "y")
+
+
+def test_a_wrong_name_gets_a_hint():
+    with pytest.raises(InputError, match="perhaps loop was meant"):
+        find(plan_of(LOOP), "lop")
+
+
+@pytest.mark.parametrize("path", [p for p in SAMPLES if p.suffix == ".hlo"], ids=lambda p: p.stem)
+def test_a_path_is_found_exactly_where_there_is_order(path):
+    """Taking the answer's edges for true: each is one of the plan's, and joins the next."""
+    plan = h2g.plan(path.read_text(), filename=path.name, target="host")
+    thunks = plan.body.thunks
+    edges = {(thunks[e.src].name, thunks[e.dst].name) for e in plan.body.edges}
+    for one, other in list(combinations([t.name for t in thunks], 2))[:60]:
+        answer = explain_pair(plan, one, other).json
+        steps = [(e["src"], e["dst"]) for e in answer["path"]]
+        assert set(steps) <= edges
+        assert [b for _, b in steps[:-1]] == [a for a, _ in steps[1:]]
+        assert answer["ordered"] == bool(steps)
+        if steps:
+            assert {steps[0][0], steps[-1][1]} == {one, other}
+
+
+def test_the_critical_path_is_as_long_as_the_plan_says():
+    plan = plan_of(CHAINS)
+    answer = explain_critical_path(plan)
+    assert len(answer.json["thunks"]) == plan.to_json()["stats"]["critical_path"]
+    assert not list(check_order(plan.body, "", plan.schedule))
+
+
+def test_what_no_graph_holds():
+    text = "HloModule t\nENTRY main { ROOT t = token[] after-all() }\n"
+    assert explain_left_out(plan_of(text, target="sm_90")).lines[0].startswith("t: all of")
+    text = (
+        "HloModule i\nENTRY e { t = token[] after-all()  ROOT i = ((f32[4]), token[]) infeed(t) }"
+    )
+    answer = explain_left_out(plan_of(text, target="sm_90"))
+    assert "cannot run on cuda" in answer.lines[0]
+    assert "infeed" in answer.lines[1]
+
+
+def test_the_command(cli, tmp_path):
+    path = tmp_path / "chains.hlo"
+    path.write_text(CHAINS)
+    code, out, _ = cli("explain", str(path), "a", "b", "--target", "host")
+    assert (code, out.splitlines()[0]) == (0, "a runs before b, by 1 edge:")
+    code, out, _ = cli("explain", str(path), "--critical-path", "--json", "-", "--target", "host")
+    assert json.loads(out)["question"] == "critical-path"
+    for wrong in ([], ["a"], ["a", "b", "--false-edges"], ["a", "b", "c"]):
+        assert cli("explain", str(path), *wrong)[0] == 2
+    code, _, err = cli("explain", str(path), "a", "zz")
+    assert (code, "no thunk of this plan is called zz" in err) == (2, True)
