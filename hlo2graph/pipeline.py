@@ -33,6 +33,7 @@ from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.simplify_loops import simplify_loops
+from hlo2graph.passes.split_reductions import split_reductions
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
 from hlo2graph.program.copies import place_copies
@@ -53,7 +54,10 @@ Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": (expand_scans,),
-    "default": (expand_scans, inline_calls, simplify, simplify_loops, fuse, side_by_side),
+    "default": (
+        *(expand_scans, inline_calls, simplify, simplify_loops),
+        *(split_reductions, fuse, side_by_side),
+    ),
 }
 
 

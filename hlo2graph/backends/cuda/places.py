@@ -58,7 +58,10 @@ class Places:
         self._linear[index, shape.dims, shape.minor_to_major] = linear
 
     def split(self, linear: Expr, dims: Sequence[int]) -> Index:
-        """Return the row-major index of element number `linear` of an array of `dims`."""
+        """Return the row-major index of element number `linear` of an array of `dims`.
+
+        A row-major array of those dimensions has the element at `linear` again.
+        """
         index: list[Expr] = ["0"] * len(dims)
         stride, rest = 1, linear
         live = [d for d, n in enumerate(dims) if n != 1]
@@ -68,6 +71,9 @@ class Places:
             rest = over if last else f"{over} % {dims[dim]}"
             index[dim] = linear if rest == linear else self._integer(rest)
             stride *= dims[dim]
+        if len(live) > 1:
+            order = tuple(reversed(range(len(dims))))
+            self._linear[tuple(index), tuple(dims), order] = linear
         return tuple(index)
 
     def needed(self, lines: Sequence[str]) -> list[str]:

@@ -1,0 +1,142 @@
+"""Reduces that are folded in two steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from needs import needs_gxx
+
+import hlo2graph as h2g
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.frontend.verify import verify
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import compare, tolerance_for
+from hlo2graph.passes import split_reductions as rule
+from hlo2graph.passes.split_reductions import split_reductions
+from tests.emulation import EmulatedExecutable
+
+
+def program(
+    shape: str, reduced: str, left: str, dtype: str = "f32", opcode: str = "add", start: str = "3"
+) -> str:
+    return f"""HloModule m
+r {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) ROOT r = {dtype}[] {opcode}(a, b) }}
+ENTRY e {{
+  x = {dtype}[{shape}] parameter(0)
+  z = {dtype}[] constant({start})
+  ROOT s = {dtype}[{left}] reduce(x, z), dimensions={{{reduced}}}, to_apply=r
+}}"""
+
+
+def opcodes(text: str) -> list[str]:
+    module = verify(split_reductions(h2g.parse(text)))
+    return [i.opcode for i in module.entry.instructions]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("16000000", "0", ""),
+        ("16000001", "0", ""),
+        ("10666,1500", "0,1", ""),
+        ("10666,1500", "0", "1500"),
+        ("3,9000001", "1", "3"),
+        ("128,16,8192", "0,2", "16"),
+    ],
+)
+def test_large_reduces_of_few_results_are_taken_apart(given):
+    assert opcodes(program(*given)).count("reduce") >= 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("16384,1024", "1", "16384"),
+        ("1024,16384", "0", "16384"),
+        ("4,32768", "1", "4"),
+        ("0", "0", ""),
+        ("9000000,0", "0", "0"),
+        ("16000000", "0", "", "c64", "add", "(3, 0)"),
+        ("16000000", "0", "", "f32", "subtract"),
+    ],
+)
+def test_others_are_left_alone(given):
+    assert opcodes(program(*given)) == ["parameter", "constant", "reduce"]
+
+
+def test_narrow_floats_are_folded_wide():
+    module = split_reductions(h2g.parse(program("16000001", "0", "", "bf16")))
+    folded = [i for i in module.entry.instructions if i.opcode == "reduce"]
+    assert {str(i.shape.dtype) for i in folded} == {"f32"}
+    assert module.entry.result.opcode == "convert"
+
+
+def test_layouts_are_kept():
+    module = split_reductions(
+        h2g.parse(
+            program("16000,1000", "0,1", "").replace(
+                "x = f32[16000,1000]", "x = f32[16000,1000]{0,1}"
+            )
+        )
+    )
+    (parts,) = [i for i in module.entry.instructions if i.opcode == "reshape"]
+    assert parts.shape.layout.minor_to_major == (1, 0, 2)
+
+
+SMALL = [
+    ("1000", "0", ""),
+    ("1009", "0", ""),
+    ("37,40", "0,1", ""),
+    ("97,41", "0", "41"),
+    ("41,37", "1", "41"),
+    ("7,3,50", "0,2", "3"),
+    ("7,3,53", "0,2", "3"),
+]
+KINDS = [
+    ("f32", "add", "3"),
+    ("bf16", "add", "3"),
+    ("s32", "multiply", "3"),
+    ("f32", "maximum", "-inf"),
+    ("f16", "minimum", "2"),
+    ("u8", "and", "255"),
+    ("s64", "or", "1"),
+    ("pred", "and", "true"),
+    ("u32", "xor", "9"),
+]
+
+
+@pytest.fixture
+def always(monkeypatch):
+    monkeypatch.setattr(rule, "GAIN_NS", -1)
+    monkeypatch.setattr(rule, "PARTS", 24)
+
+
+@pytest.mark.parametrize("given", SMALL)
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_steps_give_what_one_gives(always, given, kind):
+    text = program(*given, *kind)
+    module = verify(split_reductions(h2g.parse(text)))
+    assert sum(i.opcode == "reduce" for i in module.entry.instructions) >= 2
+    split, whole = (h2g.plan(m, target="host") for m in (module, text))
+    arguments = random_inputs(split.inputs, 0)
+    (found,), (want,) = (HostExecutable(p)(*arguments) for p in (split, whole))
+    close = compare(found, want, tolerance_for(split.outputs[0].shape.dtype), "s")
+    assert close.ok, str(close)
+
+
+def test_the_sign_of_zero_is_kept(always):
+    text = program("1009", "0", "", start="-0.0")
+    split = h2g.plan(verify(split_reductions(h2g.parse(text))), target="host")
+    (found,) = HostExecutable(split)(np.full(1009, -0.0, np.float32))
+    assert np.signbit(found)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("given", SMALL[1::2])
+def test_two_steps_run_as_kernels(always, given):
+    plan = h2g.plan(program(*given), target="sm_90")
+    arguments = random_inputs(plan.inputs, 0)
+    (found,), (want,) = EmulatedExecutable(plan)(*arguments), HostExecutable(plan)(*arguments)
+    close = compare(found, want, tolerance_for(plan.outputs[0].shape.dtype), "s")
+    assert close.ok, str(close)
