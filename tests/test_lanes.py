@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from agreement import module, scalar_region
 from conftest import RUNNABLE
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from kernel_programs import PROGRAMS
 from needs import needs_gxx
@@ -169,7 +169,7 @@ _MOVES = {
 @pytest.mark.slow
 @needs_gxx
 def test_moved_elements_agree_with_the_host(always_wide):
-    @settings(max_examples=6)
+    @settings(max_examples=6, phases=(Phase.generate,))  # each one is compiled
     @given(st.lists(shuffled(), min_size=8, max_size=8))
     def check(texts):
         plans = [planned(text) for text in texts]

@@ -20,7 +20,7 @@ _DECLARATION = re.compile(
     r"= (?P<value>.*);$"
 )
 _ASSIGNMENT = re.compile(r"(?:if \(.*?\) )?(?P<name>\w+) [-+*/|&^]?= .*;$")
-_STORE = re.compile(r"(r\d+)\[(.*?)\] = .*;$")
+_STORE = re.compile(r"([rs]\d+)\[(.*?)\] = .*;$")
 _LOAD = re.compile(r"hlo::load\((p\d+)\[([^\]]*)\]\)")
 _NARROW_LOAD = re.compile(r"const float (\w+) = hlo::load\((p\d+\[[^\]]*\])\);$")
 _NARROW_STORE = re.compile(r"(r\d+)\[(.*?)\] = (hlo::Store<hlo::(?:bf16|f16|f8\w+|f4\w+)>.*);$")
@@ -43,7 +43,7 @@ _Node: TypeAlias = "str | _Block"
 class Access:
     """A load or store. It merges where one access serves all lanes."""
 
-    array: str  # p0, r0, ...
+    array: str  # p0, r0, ..., or in shared memory
     merges: bool
 
 

@@ -10,6 +10,8 @@ from functools import partial
 
 from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.grain import across_of
+from hlo2graph.backends.cuda.forms.transpose import turned_kernel
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
@@ -26,10 +28,16 @@ def loop_kernel(
     """Return the kernel that computes each result leaf of `computation` element by element.
 
     Leaves of the same dimensions share one pass; others follow it, each in a pass of its own. Of a
-    dynamic-update-slice in place, the pass is over the update only.
+    dynamic-update-slice in place, the pass is over the update only. What is read across the grain
+    goes through tiles.
     """
     leaves = signature.results
     updates = dict(_updates(computation, inplace))
+    many = leaves[0].elements >= signature.device.multiprocessors * THREADS
+    if many and not updates and (across := across_of(computation, leaves)):
+        turned = turned_kernel(across, computation, computations, signature)
+        if turned is not None:
+            return turned
     passes: dict[tuple[int, ...], list[int]] = {}
     for number, leaf in enumerate(leaves):
         if number not in updates:

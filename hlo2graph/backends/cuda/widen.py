@@ -46,7 +46,7 @@ def widened(
         wide = Lanes(body, first, lanes)
         if not _mostly_merges(wide, signature, results[0].elements):
             return None
-        if _most_alive(wide.lines) <= MOST_VALUES:
+        if most_alive(wide.lines) <= MOST_VALUES:
             return lanes, wide.lines
         lanes //= 2
     return None
@@ -63,7 +63,7 @@ def _mostly_merges(wide: Lanes, signature: Signature, count: int) -> bool:
     return 2 * sum(found) > len(found)
 
 
-def _most_alive(lines: Sequence[str]) -> int:
+def most_alive(lines: Sequence[str]) -> int:
     """Return how many values are alive at once, from first to last mention in the text."""
     ends: dict[str, list[int]] = {}
     for at, line in enumerate(lines):

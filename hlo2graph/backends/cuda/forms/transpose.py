@@ -1,0 +1,232 @@
+"""The transpose form: a loop that reads across the grain, through tiles in shared memory.
+
+A block reads a tile of each cut as it lies in memory, then goes on from the tile to the results as
+they lie. What stands before the cuts is computed on the way in, what stands behind on the way out.
+Threads past an edge read the last elements again, so that nothing parts the loads; only stores are
+guarded. Of narrow elements a thread takes a square of as many as fill a word in each direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hlo2graph.backends.cuda.ctypes import storage_type, stored
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.grain import Across, Order
+from hlo2graph.backends.cuda.lanes import Lanes
+from hlo2graph.backends.cuda.source import SHARED_BYTES, KernelSource, Signature, blocks_for
+from hlo2graph.backends.cuda.widen import MOST_LINES, MOST_VALUES, most_alive
+from hlo2graph.hlo import Computation, Shape
+from hlo2graph.ops.device import Expr, Index
+
+SIDE = 32  # threads along a tile's side
+WORD = 4
+
+
+def turned_kernel(
+    across: Across,
+    computation: Computation,
+    computations: Mapping[str, Computation],
+    signature: Signature,
+) -> KernelSource | None:
+    """Return the kernel of a loop through tiles; None where they, or its text, get too large."""
+    emitter = ElementEmitter(computations, signature.index_type)
+    cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
+    tile = _tile(across, signature.results[0].dims, [*cuts, *signature.results])
+    if sum(tile.elements * cut.dtype.size for cut in cuts) > SHARED_BYTES:
+        return None
+    _Writer(across, tile, computation, emitter, cuts, signature.results).write()
+    lines = emitter.needed_lines()
+    if len(lines) > MOST_LINES or most_alive(lines) > MOST_VALUES:
+        return None
+    threads = SIDE * tile.warps
+    text = signature.declare(lines, threads, wide=True)
+    blocks = blocks_for(tile.batches * tile.columns * tile.rows, 1)
+    return KernelSource(signature.name, text, blocks, threads)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """How the elements are cut into tiles of SIDE by SIDE threads, each with a square of them."""
+
+    square: int  # elements along the side of a thread's square
+    along: int  # squares along the result's minor dimensions
+    across: int  # and along the cuts'
+    batches: int
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block; each has every so many rows of squares, whose loads run at once."""
+        return 4 if self.square == 1 else 8
+
+    @property
+    def stride(self) -> int:
+        """Elements from row to row in shared memory: a word over, so that columns part banks."""
+        return (SIDE + 1) * self.square
+
+    @property
+    def elements(self) -> int:
+        """Elements of a tile in shared memory."""
+        return SIDE * self.square * self.stride
+
+    @property
+    def columns(self) -> int:
+        """Tiles along the result."""
+        return -(-self.along // SIDE)
+
+    @property
+    def rows(self) -> int:
+        """Tiles along the cuts."""
+        return -(-self.across // SIDE)
+
+
+def _tile(what: Across, dims: tuple[int, ...], arrays: Sequence[Shape]) -> _Tile:
+    square = max(1, WORD // max(s.dtype.size for s in arrays))
+    if any(dims[run[-1]] % square for run in (what.along, what.across)):
+        square = 1
+    along, across, batches = (
+        prod(dims[d] for d in run) for run in (what.along, what.across, what.rest)
+    )
+    return _Tile(square, along // square, across // square, batches)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the body: x counts elements along the result's minor dimensions, y along the cuts'.
+
+    `first` is the first element of a thread's lanes: in y on the way in, in x on the way out.
+    """
+
+    what: Across
+    tile: _Tile
+    computation: Computation
+    emit: ElementEmitter
+    cuts: Sequence[Shape]
+    results: Sequence[Shape]
+    shared: tuple[str, ...] = ()
+    batch: Index = ()
+
+    def write(self) -> None:
+        """Write all lines."""
+        emit, tile, what = self.emit, self.tile, self.what
+        self.shared = tuple(self._declare_shared(cut) for cut in self.cuts)
+        index, block = emit.index_type, emit.block_index
+        emit.line(f"const int lane = threadIdx.x % {SIDE};")
+        emit.line(f"const int warp = threadIdx.x / {SIDE};")
+        emit.line(f"const {index} top = {block} % {tile.rows} * {SIDE};")
+        emit.line(f"const {index} left = {block} / {tile.rows} % {tile.columns} * {SIDE};")
+        number = emit.integer(f"{block} / {tile.rows * tile.columns}")
+        self.batch = emit.split(number, self._sizes(what.rest))
+        emit.enter(self.computation)
+        with emit.block(""):
+            mark = self._line_up("top", tile.across)
+            self._read()
+            self._widen(mark)
+        emit.line("__syncthreads();")
+        loop = f"for (int part = 0; part < {tile.square}; ++part)"
+        with emit.block(loop if tile.square > 1 else ""):
+            mark = self._line_up("left", tile.along)
+            self._store()
+            self._widen(mark)
+        emit.leave()
+
+    def _declare_shared(self, cut: Shape) -> str:
+        """Declare a tile; of narrow elements as words, so that it is aligned like these."""
+        emit, name, size = self.emit, self.emit.fresh("s"), self.tile.elements
+        if cut.dtype.size >= WORD:
+            emit.line(f"__shared__ {storage_type(cut.dtype)} {name}[{size}];")
+            return name
+        words, narrow = emit.fresh("s"), storage_type(cut.dtype)
+        emit.line(f"__shared__ hlo::u32 {words}[{-(-size * cut.dtype.size // WORD)}];")
+        emit.line(f"{narrow}* const {name} = ({narrow}*){words};")
+        return name
+
+    def _line_up(self, start: str, count: int) -> int:
+        """Declare `first` for threads side by side from square `start` of `count`.
+
+        Return the number of lines before those in which lanes differ.
+        """
+        emit, square = self.emit, self.tile.square
+        emit.line(f"const {emit.index_type} thread = {self._clamped(f'{start} + lane', count)};")
+        emit.line(f"const {emit.index_type} first = {_times('thread', square)};")
+        emit.line(f"const {emit.index_type} own = first - {_times(start, square)};")
+        return len(emit.lines) - 1
+
+    def _clamped(self, place: Expr, count: int) -> Expr:
+        """Return a place that a tile may have past the end, or the last."""
+        return place if count % SIDE == 0 else f"{place} < {count} ? {place} : {count - 1}"
+
+    def _read(self) -> None:
+        """Read a tile of every cut; threads side by side read what lies side by side."""
+        emit, tile, found = self.emit, self.tile, []
+        y = emit.split("first", self._sizes(self.what.across))
+        for step in range(0, SIDE, tile.warps):
+            row = self._next("warp", step)
+            over = emit.integer(self._clamped(f"left + {row}", tile.along))
+            first = emit.integer(_times(over, tile.square)) if tile.square > 1 else over
+            x = emit.split(first, self._sizes(self.what.along))
+            stores: list[list[str]] = [[] for _ in self.cuts]
+            for part in range(tile.square):
+                place = self._place((*x[:-1], self._next(x[-1], part)), y)
+                for cut, shape, name, store in zip(
+                    self.what.cuts, self.cuts, self.shared, stores, strict=True
+                ):
+                    value = stored(shape.dtype, emit.leaf(cut, 0, place))
+                    column = _times(row, tile.square) + (f" + {part}" if part else "")
+                    store.append(f"{name}[own * {tile.stride} + {column}] = {value};")
+            found += [" ".join(store) for store in stores]  # in one line: they stay side by side
+        for line in found:
+            emit.line(line)
+
+    def _next(self, index: Expr, further: int) -> Expr:
+        return self.emit.integer(f"{index} + {further}") if further else index
+
+    def _store(self) -> None:
+        """Go on from the tile to the results; a thread has several rows, under way at once."""
+        emit, tile, found = self.emit, self.tile, []
+        x = emit.split("first", self._sizes(self.what.along))
+        count = tile.across * tile.square
+        start = emit.integer(f"part * {SIDE} + warp") if tile.square > 1 else "warp"
+        for step in range(0, SIDE, tile.warps):
+            row = self._next(start, step)
+            below = emit.integer(f"{_times('top', tile.square)} + {row}")
+            clamped = self._clamped(below, count)
+            inside = below if clamped == below else emit.integer(clamped)
+            place = self._place(x, emit.split(inside, self._sizes(self.what.across)))
+            for cut, shape, name in zip(self.what.cuts, self.cuts, self.shared, strict=True):
+                held = emit.bind(shape.dtype, f"hlo::load({name}[{row} * {tile.stride} + own])")
+                emit.assume(cut, place, [held])
+            root = self.computation.root
+            values = [emit.leaf(root, number, place) for number in range(len(self.results))]
+            found.append((below, place, values))
+        for below, place, values in found:
+            with emit.block(f"if (left + lane < {tile.along} && {below} < {count})"):
+                for number, (leaf, value) in enumerate(zip(self.results, values, strict=True)):
+                    at = emit.offset(leaf, place)
+                    emit.line(f"r{number}[{at}] = {stored(leaf.dtype, value)};")
+
+    def _widen(self, mark: int) -> None:
+        """Write the lines from `mark` on for all lanes of a square's row."""
+        emit = self.emit
+        body = emit.places.needed(emit.lines[mark:])
+        if self.tile.square > 1:
+            body = Lanes(body, "first", self.tile.square).lines
+        emit.lines[mark:] = body
+
+    def _sizes(self, run: Order) -> list[int]:
+        dims = self.results[0].dims
+        return [dims[d] for d in run]
+
+    def _place(self, x: Index, y: Index) -> Index:
+        """Return the index of an element, given where it is along, across and around."""
+        what = self.what
+        found = dict.fromkeys(range(len(self.results[0].dims)), "0")
+        for run, index in ((what.along, x), (what.across, y), (what.rest, self.batch)):
+            found.update(zip(run, index, strict=True))
+        return tuple(found[d] for d in sorted(found))
+
+
+def _times(index: Expr, count: int) -> Expr:
+    return index if count == 1 else f"{index} * {count}"

@@ -1,0 +1,164 @@
+"""Loops that read across the grain, through tiles in shared memory: against the host."""
+
+from __future__ import annotations
+
+import pytest
+from agreement import module
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from needs import needs_gxx
+
+import hlo2graph
+from hlo2graph.backends.cuda import kernels as kernels_module
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.program.device_figures import DeviceFigures
+from tests.emulation import EmulatedExecutable, Kernels
+
+FLAT = DeviceFigures(multiprocessors=0, threads=0, shared_bytes=0, bytes_per_second=0)
+EXACT = {"f32": "negate", "bf16": "negate", "f16": "abs", "f64": "negate", "u8": "not"} | {
+    "s8": "negate",
+    "pred": "not",
+    "f8e4m3fn": "negate",
+    "s4": "copy",
+    "c128": "negate",
+}
+SIZES = (1, 2, 16, 17, 20, 32, 33, 36, 64, 65, 68)
+
+
+@pytest.fixture
+def always_tiled(monkeypatch):
+    """Let small arrays go through tiles too."""
+    monkeypatch.setattr(kernels_module, "figures_for", lambda _: FLAT)
+
+
+def planned(text: str):
+    return hlo2graph.plan(text, target="sm_90", fuse="none")
+
+
+def text_of(plan) -> str:
+    (source,) = kernels_of(plan).values()
+    return source.text
+
+
+def fused(lines: list[str]) -> str:
+    """Return a module whose entry calls a fusion of these lines with its own parameters."""
+    parameters = [line for line in lines if " parameter(" in line]
+    names = ", ".join(line.partition(" = ")[0] for line in parameters)
+    shape = lines[-1].partition(" = ")[2]
+    shape = shape[: shape.index(")") + 1] if shape.startswith("(") else shape.partition(" ")[0]
+    inner = "f {\n" + "\n".join([*lines[:-1], f"ROOT {lines[-1]}"]) + " }"
+    entry = "\n".join(parameters)
+    return module(f"{entry}\nROOT r = {shape} fusion({names}), kind=kLoop, calls=f", inner)
+
+
+def shape_of(dtype: str, dims: tuple[int, ...], order: tuple[int, ...]) -> str:
+    return f"{dtype}[{','.join(map(str, dims))}]{{{','.join(map(str, order))}}}"
+
+
+@st.composite
+def turned(draw) -> str:
+    """Return a fusion of a transpose with elementwise work before and after, in any layouts."""
+    dtype = draw(st.sampled_from(list(EXACT)))
+    dims = tuple(draw(st.lists(st.sampled_from(SIZES), min_size=2, max_size=4)))
+    while len(dims) > 2 and _product(dims) > 40_000:
+        dims = dims[1:]
+    rank = len(dims)
+    order, front, back = (tuple(draw(st.permutations(range(rank)))) for _ in range(3))
+    if draw(st.booleans()):
+        front = back = tuple(reversed(range(rank)))
+    result = tuple(dims[d] for d in order)
+    x, y = shape_of(dtype, dims, front), shape_of(dtype, result, back)
+    lines = [f"x = {x} parameter(0)", f"y = {y} parameter(1)"]
+    value = "x"
+    if draw(st.booleans()):
+        lines.append(f"early = {x} {EXACT[dtype]}({value})")
+        value = "early"
+    turn = f"transpose({value}), dimensions={{{','.join(map(str, order))}}}"
+    lines.append(f"t = {y} {turn}")
+    which = f"pred[{','.join(map(str, result))}]{{{','.join(map(str, back))}}}"
+    match draw(st.integers(0, 2)):
+        case 1:
+            lines += [f"c = {which} compare(t, y), direction=EQ", f"s = {y} select(c, y, t)"]
+        case 2:
+            lines += [f"late = {y} {EXACT[dtype]}(t)", f"both = ({y}, {y}) tuple(late, t)"]
+        case _:
+            pass
+    return fused(lines)
+
+
+def _product(dims: tuple[int, ...]) -> int:
+    found = 1
+    for n in dims:
+        found *= n
+    return found
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_turned_elements_agree_with_the_host(always_tiled):
+    tiled = 0
+
+    @settings(max_examples=6, phases=(Phase.generate,))  # each one is compiled
+    @given(st.lists(turned(), min_size=10, max_size=10))
+    def check(texts):
+        nonlocal tiled
+        plans = [planned(text) for text in texts]
+        kernels = Kernels(plans)
+        for plan in plans:
+            tiled += "__syncthreads" in text_of(plan)
+            arguments = random_inputs(plan.inputs, 0)
+            executable = EmulatedExecutable(plan, kernels)
+            got = executable(*arguments)
+            kernels.run_backwards(True)
+            backwards = executable(*arguments)
+            kernels.run_backwards(False)
+            assert same_bits(got, backwards), f"a barrier is missing\n{plan}"
+            assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
+
+    check()
+    assert tiled > 5
+
+
+FORMS = {  # programs, and whether their loop goes through tiles
+    "two dimensions": ("f32[999,1001]", "f32[1001,999]", "transpose(x), dimensions={1,0}", True),
+    "batches": ("f32[40,99,101]", "f32[40,101,99]", "transpose(x), dimensions={0,2,1}", True),
+    "images": ("f32[9,50,50,64]", "f32[9,64,50,50]", "transpose(x), dimensions={0,3,1,2}", True),
+    "layouts": ("f32[999,1001]{0,1}", "f32[999,1001]", "copy(x)", True),
+    "same in memory": (
+        "f32[999,1001]{0,1}",
+        "f32[1001,999]",
+        "transpose(x), dimensions={1,0}",
+        False,
+    ),
+    "rows stay": ("f32[90,99,101]", "f32[99,90,101]", "transpose(x), dimensions={1,0,2}", False),
+    "pairs": ("f32[500000,2]", "f32[2,500000]", "transpose(x), dimensions={1,0}", False),
+    "small": ("f32[99,101]", "f32[101,99]", "transpose(x), dimensions={1,0}", False),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_which_loops_go_through_tiles(name):
+    source, target, call, tiled = FORMS[name]
+    text = fused([f"x = {source} parameter(0)", f"n = {source} negate(x)", f"r = {target} {call}"])
+    text = text.replace("(x)", "(n)", 2).replace("negate(n)", "negate(x)")
+    assert ("__syncthreads" in text_of(planned(text))) == tiled
+
+
+def test_several_inputs_go_through_tiles_together():
+    square = "f32[1000,1000]"
+    text = fused(
+        [
+            f"x = {square} parameter(0)",
+            f"y = {square} parameter(1)",
+            f"t = {square} transpose(x), dimensions={{1,0}}",
+            f"u = {square} transpose(y), dimensions={{1,0}}",
+            f"s = {square} add(t, u)",
+            f"a = {square} add(s, x)",
+        ]
+    )
+    found = text_of(planned(text))
+    assert found.count("__shared__") == 2
+    assert found.count("__syncthreads") == 1
