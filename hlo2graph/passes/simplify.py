@@ -1,10 +1,11 @@
 """Simplification: what is known, moves nothing, is computed twice or used by nobody goes away.
 
-In and out: a Module of the same meaning, whose results have the same bits. Every computation that
-becomes thunks is worked through once, each instruction again only when an operand or its users
-change. The rules are in the tables below, by opcode; each makes its instruction cheaper or takes
-it away, so that they come to an end. What has a side effect or a control dependency stays as it
-is, and so do the insides of kernels and the layout of every array that remains.
+In and out: a Module of the same meaning, whose results have the same bits, but for sums of products
+that a machine takes in another order (see dots). Every computation that becomes thunks is worked
+through once, each instruction again only when an operand or its users change. The rules are in the
+tables below, by opcode; each makes its instruction cheaper or takes it away, so that they come to
+an end. What has a side effect or a control dependency stays as it is, and so do the insides of
+kernels and the layout of every array that remains.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hlo2graph.ops.views import same_places
 from hlo2graph.passes.algebra import ALGEBRA
 from hlo2graph.passes.choices import CHOICES
 from hlo2graph.passes.cuts import CUTS
+from hlo2graph.passes.dots import DOTS
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.fold_constants import fold, unspread
 from hlo2graph.passes.inline_calls import used_computations
@@ -32,6 +34,7 @@ RULES: Mapping[str, Rule] = {
     **ALGEBRA,
     **CHOICES,
     **CUTS,
+    **DOTS,
     **REDUCTIONS,
     **SHAPES,
     **TUPLES,

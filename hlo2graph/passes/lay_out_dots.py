@@ -1,0 +1,96 @@
+"""Choosing the layout of products, so that the transpose behind them moves nothing.
+
+In and out: a Module of the same meaning, of which some arrays lie otherwise. Where all who read a
+dot read it transposed in one way, it is written as they want it: the transpose is then only another
+way to see the same bytes, and so is a reshape of it that joins dimensions. Not where a library
+could no longer multiply so, nor where anything else depends on how these arrays lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hlo2graph.hlo import Computation, Instruction, Layout, Module, Shape
+from hlo2graph.ops import OPS
+from hlo2graph.ops.effects import with_effects
+from hlo2graph.ops.matmul import product_of
+from hlo2graph.ops.spec import Lowering
+from hlo2graph.ops.views import is_view
+from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.sequences import sequences
+from hlo2graph.passes.values import numbers
+
+_BY_BYTES = frozenset({"bitcast", "custom-call", "fusion"})  # mean the bytes, as they lie
+
+
+def lay_out_dots(module: Module) -> Module:
+    """Return `module` with the dots of all computations that become thunks laid out."""
+    stepped = sequences(module)
+    effects = with_effects(module.computations)
+    computations = {
+        name: _laid_out(module, computation, effects) if name in stepped else computation
+        for name, computation in module.computations.items()
+    }
+    if all(computations[name] is held for name, held in module.computations.items()):
+        return module
+    return replace(module, computations=computations)
+
+
+def _laid_out(module: Module, computation: Computation, effects: frozenset[str]) -> Computation:
+    dots = [i.name for i in computation.instructions if i.opcode == "dot"]
+    if not dots:
+        return computation
+    draft = Draft(computation, module.computations, effects)
+    for name in dots:
+        if name in draft and draft.is_pure(draft[name]) and name != draft.root:
+            _choose(draft, draft[name])
+    return draft.done()
+
+
+def _choose(draft: Draft, dot: Instruction) -> None:
+    """Lay one dot out as its transposes want it."""
+    turned = draft.users_of(dot.name)
+    orders = {numbers(user) for user in turned if user.opcode == "transpose"}
+    if len(orders) != 1 or any(user.opcode != "transpose" for user in turned):
+        return
+    assert isinstance(dot.shape, Shape)
+    shape = dot.shape.with_layout(Layout(orders.pop()[::-1]))
+    if not _can_be_written(draft, dot, shape):
+        return
+    if all(_can_move(draft, user, dot.shape) for user in turned):
+        draft.become(dot.name, replace(dot, shape=shape))
+        for user in turned:
+            draft.become(user.name, replace(user, shape=_row_major(user.shape)))
+
+
+def _can_be_written(draft: Draft, dot: Instruction, shape: Shape) -> bool:
+    """Tell whether a library multiplies into `shape`, if one multiplies at all."""
+    assert isinstance(dot.shape, Shape)
+    if len(dot.operands) != 2 or not shape.elements:
+        return False
+    lhs, rhs = (draft.shape(name) for name in dot.operands)
+    before = product_of(dot, lhs, rhs, dot.shape)
+    return before is None or product_of(dot, lhs, rhs, shape) is not None
+
+
+def _can_move(draft: Draft, turned: Instruction, before: Shape) -> bool:
+    """Tell whether a transpose may be row-major, and whether anybody gains by that."""
+    assert isinstance(turned.shape, Shape)
+    if not is_view(turned, before):
+        return turned.shape.is_row_major
+    users = draft.users_of(turned.name)
+    shape = _row_major(turned.shape)
+    free = all(
+        user.opcode not in _BY_BYTES and OPS[user.opcode].lowering is Lowering.KERNEL
+        for user in users
+    )
+    gains = (
+        user.opcode == "reshape" and is_view(user, shape) and not is_view(user, turned.shape)
+        for user in users
+    )
+    return free and turned.name != draft.root and any(gains)
+
+
+def _row_major(shape: object) -> Shape:
+    assert isinstance(shape, Shape)
+    return shape.with_layout(Layout(tuple(range(shape.rank))[::-1]))

@@ -1,0 +1,201 @@
+"""Products: what goes into their dimension numbers and layouts, and what stays around them."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import ADD, module_of, opcodes, results, rewritten, whole_arguments
+
+from hlo2graph.hlo import Module
+from hlo2graph.hlo.printer import format_instruction
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.ops.views import is_view
+from hlo2graph.passes.lay_out_dots import lay_out_dots
+from hlo2graph.passes.simplify import simplify
+
+
+def made_of(body: str, *passes, before: str = "") -> Module:
+    module = module_of(body, before)
+    return rewritten(module, *(passes or (simplify,)), arguments=whole_arguments(module))
+
+
+def test_transposed_operands_are_read_as_they_are():
+    made = made_of(
+        """p = f32[3,5] parameter(0)
+        q = f32[7,5] parameter(1)
+        a = f32[5,3] transpose(p), dimensions={1,0}
+        b = f32[5,7] transpose(q), dimensions={1,0}
+        r = f32[3,7] dot(a, b), lhs_contracting_dims={0}, rhs_contracting_dims={0}"""
+    )
+    assert format_instruction(made.entry.result) == (
+        "%r = f32[3,7] dot(%p, %q), lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+    )
+
+
+def test_batch_dimensions_move_where_a_library_can_still_multiply():
+    made = made_of(
+        """p = f32[6,2,4] parameter(0)
+        q = f32[5,2,4] parameter(1)
+        a = f32[2,6,4] transpose(p), dimensions={1,0,2}
+        b = f32[2,4,5] transpose(q), dimensions={1,2,0}
+        r = f32[2,6,5] dot(a, b), lhs_batch_dims={0}, lhs_contracting_dims={2},
+        """.replace(",\n        ", ", rhs_batch_dims={0}, rhs_contracting_dims={1}").strip()
+    )
+    assert made.entry.result.operands == ("p", "q")
+    assert made.entry.result.attrs["lhs_batch_dims"] == (1,)
+    assert made.entry.result.attrs["rhs_contracting_dims"] == (2,)
+
+
+def test_several_contracting_dimensions_stay_paired():
+    made = made_of(
+        """p = f32[3,4,5] parameter(0)
+        q = f32[4,5,2] parameter(1)
+        a = f32[4,5,3] transpose(p), dimensions={1,2,0}
+        r = f32[3,2] dot(a, q), lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}"""
+    )
+    assert made.entry.result.operands == ("p", "q")
+    assert made.entry.result.attrs["lhs_contracting_dims"] == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Free dimensions in another order.
+        """p = f32[3,4,5] parameter(0)
+        q = f32[5,2] parameter(1)
+        a = f32[4,3,5] transpose(p), dimensions={1,0,2}
+        r = f32[4,3,2] dot(a, q), lhs_contracting_dims={2}, rhs_contracting_dims={0}""",
+        # Two batch dimensions that are not one inside the other: no library has such strides.
+        """p = f32[2,6,3,4] parameter(0)
+        q = f32[2,3,4,5] parameter(1)
+        a = f32[2,3,6,4] transpose(p), dimensions={0,2,1,3}
+        r = f32[2,3,6,5] dot(a, q), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, """
+        "rhs_batch_dims={0,1}, rhs_contracting_dims={2}",
+    ],
+)
+def test_transposes_that_stay(body):
+    assert opcodes(made_of(body).entry) == ["transpose", "dot"]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "left"),
+    [
+        ("bf16", "f32", ["dot"]),
+        ("f16", "f32", ["dot"]),
+        ("s8", "s32", ["dot"]),
+        ("f32", "f64", ["convert", "convert", "dot"]),
+        ("s8", "f32", ["convert", "convert", "dot"]),
+    ],
+)
+def test_widened_operands_are_multiplied_as_they_were(narrow, wide, left):
+    body = f"""p = {narrow}[3,5] parameter(0)
+    q = {narrow}[5,7] parameter(1)
+    a = {wide}[3,5] convert(p)
+    b = {wide}[5,7] convert(q)
+    r = {wide}[3,7] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"""
+    assert opcodes(made_of(body).entry) == left
+
+
+@pytest.mark.parametrize(
+    ("shapes", "labels", "left"),
+    [
+        (("[2,3,4,6]", "[1,1,6,5]", "[2,3,4,5]"), "b01f_01io->b01f", ["reshape", "dot"]),
+        (("[2,6,3,4]", "[5,6,1,1]", "[2,5,3,4]"), "bf01_oi01->bf01",
+         ["reshape", "dot", "transpose"]),
+        (("[2,6]", "[6,5]", "[2,5]"), "bf_io->bf", ["dot"]),
+    ],
+)  # fmt: skip
+def test_a_convolution_of_points_is_a_product(shapes, labels, left):
+    source, kernel, out = shapes
+    window = "window={size=1x1}, " if "0" in labels else ""
+    body = f"""p = f32{source} parameter(0)
+    q = f32{kernel} parameter(1)
+    r = f32{out} convolution(p, q), {window}dim_labels={labels}"""
+    assert opcodes(made_of(body).entry) == left
+
+
+@pytest.mark.parametrize(
+    ("window", "out", "more"),
+    [
+        ("size=1x1 stride=2x1", "[2,2,4,5]", ""),
+        ("size=1x1 pad=1_0x0_0", "[2,4,4,5]", ""),
+        ("size=1x1", "[2,3,4,6]", ", feature_group_count=6"),
+    ],
+)
+def test_other_convolutions_stay(window, out, more):
+    kernel = "[1,1,1,6]" if more else "[1,1,6,5]"
+    body = f"""p = f32[2,3,4,6] parameter(0)
+    q = f32{kernel} parameter(1)
+    r = f32{out} convolution(p, q), window={{{window}}}, dim_labels=b01f_01io->b01f{more}"""
+    assert opcodes(made_of(body).entry) == ["convolution"]
+
+
+HEADS = """p = f32[8,16,16] parameter(0)
+q = f32[8,16,4] parameter(1)
+d = f32[8,16,4] dot(p, q), lhs_batch_dims={0}, lhs_contracting_dims={2}, """ + (
+    "rhs_batch_dims={0}, rhs_contracting_dims={1}\n"
+)
+
+
+@pytest.mark.parametrize("layout", ["", "{2,1,0}", "{2,0,1}"])
+def test_products_are_written_as_they_are_read(layout):
+    made = made_of(
+        HEADS
+        + f"""t = f32[16,8,4]{layout} transpose(d), dimensions={{1,0,2}}
+        m = f32[16,32] reshape(t)
+        r = f32[16,32] negate(m)""",
+        lay_out_dots,
+    ).entry
+    assert made["d"].shape.minor_to_major == (2, 0, 1)
+    assert is_view(made["t"], made["d"].shape)
+    assert is_view(made["m"], made["t"].shape)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "t = f32[16,8,4]{2,0,1} transpose(d), dimensions={1,0,2}\nr = f32[16,8,4]{2,0,1} negate(t)",
+        "t = f32[16,8,4] transpose(d), dimensions={1,0,2}\nn = f32[8,16,4] negate(d)\n"
+        "r = (f32[16,8,4], f32[8,16,4]) tuple(t, n)",
+        "t = f32[16,4,8] transpose(d), dimensions={1,2,0}\nr = f32[16,4,8] negate(t)",
+        "t = f32[16,8,4]{2,0,1} transpose(d), dimensions={1,0,2}\n"
+        "b = f32[8,64]{1,0} bitcast(t)\nr = f32[8,64]{1,0} negate(b)",
+        "r = f32[16,8,4]{2,0,1} transpose(d), dimensions={1,0,2}",
+    ],
+    ids=["a view already", "read otherwise too", "no strides of a product", "bytes", "root"],
+)
+def test_products_that_lie_as_they_did(rest):
+    assert made_of(HEADS + rest, lay_out_dots).entry["d"].shape.layout is None
+
+
+def test_products_in_loops_are_laid_out_too_and_effects_stay():
+    sends = """out { a = f32[4] parameter(0)
+    k = token[] after-all()
+    ROOT o = token[] outfeed(a, k), outfeed_shape=f32[4] }
+    """
+    body = """p = f32[4,4] parameter(0)
+    v = f32[4] parameter(1)
+    o = token[] call(v), to_apply=out
+    r = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    made = lay_out_dots(module_of(body, sends))
+    assert opcodes(made.entry) == ["call", "dot"]
+
+
+def test_attention_has_no_array_that_is_only_moved():
+    body = """x = f32[16,32] parameter(0)
+    w = f32[32,32] parameter(1)
+    k = f32[16,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    a = f32[16,8,4] reshape(k)
+    b = f32[8,16,4]{2,0,1} transpose(a), dimensions={1,0,2}
+    s = f32[8,16,16] dot(b, b), lhs_batch_dims={0}, lhs_contracting_dims={2}, """
+    body += """rhs_batch_dims={0}, rhs_contracting_dims={2}
+    o = f32[8,16,4] dot(s, b), lhs_batch_dims={0}, lhs_contracting_dims={2}, """
+    body += """rhs_batch_dims={0}, rhs_contracting_dims={1}
+    t = f32[16,8,4]{2,0,1} transpose(o), dimensions={1,0,2}
+    m = f32[16,32] reshape(t)
+    r = f32[16,32] dot(m, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    module = module_of(body, ADD)
+    made = lay_out_dots(simplify(module)).entry
+    moving = [i for i in made.instructions if i.opcode in ("transpose", "reshape")]
+    assert all(is_view(i, made[i.operands[0]].shape) for i in moving)
+    whole = whole_arguments(module)
+    assert same_bits(results(lay_out_dots(simplify(module)), whole), results(module, whole))
