@@ -28,6 +28,7 @@ from hlo2graph.options import (
     check_rounds,
 )
 from hlo2graph.passes.expand_scans import expand_scans
+from hlo2graph.passes.expand_sorts import expand_sorts
 from hlo2graph.passes.fuse import fuse
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.side_by_side import side_by_side
@@ -53,7 +54,7 @@ Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
 PASSES: dict[str, tuple[Pass, ...]] = {
-    "none": (expand_scans,),
+    "none": (expand_scans, expand_sorts),
     "default": (
         *(expand_scans, inline_calls, simplify, simplify_loops),
         *(split_reductions, fuse, side_by_side),

@@ -14,6 +14,7 @@ from hlo2graph.ops.custom_cublas_f8 import CUBLAS_F8
 from hlo2graph.ops.custom_cudnn import CUDNN
 from hlo2graph.ops.custom_jax import JAX
 from hlo2graph.ops.custom_lapack import LAPACK
+from hlo2graph.ops.custom_sort import CUB
 from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_of
 from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
 from hlo2graph.ops.device_shaping import same_index
@@ -66,6 +67,7 @@ TARGETS = {
     "TopK": _TOP_K,
     "__gpu$TopK": _TOP_K,
     "annotate_device_placement": _IDENTITY,
+    **CUB,
     **CUBLAS,
     **CUBLAS_F8,
     **CUDNN,

@@ -8,17 +8,13 @@ the slices that it gets into the outputs. Scans inside kernels stay as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from dataclasses import replace
 
 from hlo2graph.hlo import (
     DTYPES,
     AnyShape,
-    Attribute,
     Computation,
     Instruction,
-    Literal,
     Module,
     Shape,
     TupleShape,
@@ -26,6 +22,7 @@ from hlo2graph.hlo import (
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.expect import integer, integers, result_parts
 from hlo2graph.passes.sequences import sequences
+from hlo2graph.passes.writer import Writer, all_names, fresh
 
 _STEP, _PRED = Shape(S32), Shape(DTYPES["pred"])
 
@@ -40,7 +37,7 @@ def expand_scans(module: Module) -> Module:
     }
     if not scanning:
         return module
-    taken = {name for c in module.computations.values() for name in (c.name, *_names(c))}
+    taken = all_names(module)
     computations: dict[str, Computation] = {}
     for name, computation in module.computations.items():
         if name in scanning:
@@ -48,10 +45,6 @@ def expand_scans(module: Module) -> Module:
             computations |= added
         computations[name] = computation
     return replace(module, computations=computations)
-
-
-def _names(computation: Computation) -> Iterator[str]:
-    return (i.name for i in computation.instructions)
 
 
 def _expanded(
@@ -72,54 +65,6 @@ def _expanded(
     return added, replace(computation, instructions=tuple(kept))
 
 
-@dataclass(slots=True)
-class _Writer:
-    """Collects the instructions of a computation, each of a name that no other has."""
-
-    stem: str
-    taken: set[str]
-    lines: list[Instruction] = field(default_factory=list)
-
-    def add(
-        self,
-        opcode: str,
-        shape: AnyShape,
-        operands: Sequence[str] = (),
-        payload: int | Literal | None = None,
-        **attrs: Attribute,
-    ) -> str:
-        """Write an instruction and return its name."""
-        name = fresh(f"{self.stem}.{opcode}", self.taken)
-        self.lines.append(Instruction(name, opcode, shape, tuple(operands), attrs, payload))
-        return name
-
-    def constant(self, shape: Shape, value: int) -> str:
-        """Write a scalar constant."""
-        scalar = Shape(shape.dtype)
-        literal = Literal(scalar, np.full((), value).astype(scalar.dtype.numpy))
-        return self.add("constant", scalar, payload=literal)
-
-    def parts(self, whole: str, shapes: Sequence[AnyShape]) -> list[str]:
-        """Take a tuple apart, and return the names of its parts."""
-        return [
-            self.add("get-tuple-element", shape, [whole], index=k) for k, shape in enumerate(shapes)
-        ]
-
-    def ended(self, root: str, name: str) -> Computation:
-        """Return the computation that ends with `root`."""
-        return Computation(name, tuple(self.lines), root)
-
-
-def fresh(stem: str, taken: set[str]) -> str:
-    """Return a name like `stem` that is not in `taken`, and add it there."""
-    name, count = stem, 0
-    while name in taken:
-        count += 1
-        name = f"{stem}.{count}"
-    taken.add(name)
-    return name
-
-
 class _Scan:
     """One scan: what its loop holds from step to step."""
 
@@ -136,7 +81,7 @@ class _Scan:
 
     def loop(self, condition: str, body: str, taken: set[str]) -> list[Instruction]:
         """Return the instructions that stand for the scan."""
-        write, instr = _Writer(self.instr.name, taken), self.instr
+        write, instr = Writer(self.instr.name, taken), self.instr
         blanks = [
             write.add("broadcast", shape, [write.constant(shape, 0)], dimensions=())
             for shape in self.outputs
@@ -167,8 +112,8 @@ class _Scan:
 
     def condition(self, taken: set[str]) -> Computation:
         """Return the computation that tells whether there is another step."""
-        write = _Writer(f"{self.instr.name}.more", taken)
-        state = write.add("parameter", self.state, payload=0)
+        write = Writer(f"{self.instr.name}.more", taken)
+        state = write.parameter(self.state, 0)
         step = write.add("get-tuple-element", _STEP, [state], index=0)
         count = write.constant(_STEP, self.count)
         root = write.add("compare", _PRED, [step, count], direction="LT")
@@ -176,8 +121,8 @@ class _Scan:
 
     def body(self, taken: set[str]) -> Computation:
         """Return the computation of one step."""
-        write = _Writer(f"{self.instr.name}.step", taken)
-        state = write.add("parameter", self.state, payload=0)
+        write = Writer(f"{self.instr.name}.step", taken)
+        state = write.parameter(self.state, 0)
         step, *held = write.parts(state, self.state.parts)
         number = step
         if self.instr.attrs.get("is_reverse") is True:
@@ -212,15 +157,13 @@ class _Scan:
         root = write.add("tuple", self.state, [following, *inputs, *carried, *grown])
         return write.ended(root, fresh(f"{self.instr.name}.body", taken))
 
-    def _slice(
-        self, write: _Writer, array: str, shape: Shape, number: str, wanted: AnyShape
-    ) -> str:
+    def _slice(self, write: Writer, array: str, shape: Shape, number: str, wanted: AnyShape) -> str:
         row = self._row(shape)
         starts = self._starts(write, shape, number)
         cut = write.add("dynamic-slice", row, [array, *starts], dynamic_slice_sizes=row.dims)
         return write.add("reshape", wanted, [cut])
 
-    def _update(self, write: _Writer, array: str, shape: Shape, number: str, part: str) -> str:
+    def _update(self, write: Writer, array: str, shape: Shape, number: str, part: str) -> str:
         row = write.add("reshape", self._row(shape), [part])
         return write.add(
             "dynamic-update-slice", shape, [array, row, *self._starts(write, shape, number)]
@@ -230,7 +173,7 @@ class _Scan:
         dims = (*shape.dims[: self.along], 1, *shape.dims[self.along + 1 :])
         return replace(shape, dims=dims)
 
-    def _starts(self, write: _Writer, shape: Shape, number: str) -> list[str]:
+    def _starts(self, write: Writer, shape: Shape, number: str) -> list[str]:
         zero = write.constant(_STEP, 0)
         return [number if dim == self.along else zero for dim in range(shape.rank)]
 
@@ -239,7 +182,7 @@ def _named(instr: Instruction, names: Mapping[str, str]) -> Instruction:
     return replace(instr, name=names.get(instr.name, instr.name))
 
 
-def _laid_out(write: _Writer, name: str, shape: Shape, wanted: Shape) -> str:
+def _laid_out(write: Writer, name: str, shape: Shape, wanted: Shape) -> str:
     """Return the array in the loop's layout."""
     if shape.minor_to_major == wanted.minor_to_major:
         return name
