@@ -195,7 +195,7 @@ def test_a_start_gets_a_computation_of_its_own() -> None:
         's = ((f32[4]), f32[2], s32[]) slice-start(x), slice={[0:2]}, async_execution_thread="t",'
         ' control-predecessors={y}, metadata={op_name="cut"}',
         "u = ((f32[4]), f32[2], s32[]) slice-update(s)",
-        "d = slice-done(u)",
+        "d = f32[2] slice-done(u)",
     )
     wrapped = module.computations["async_s"]
     assert (wrapped.result.opcode, wrapped.execution_thread) == ("slice", "t")

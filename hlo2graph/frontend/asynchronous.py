@@ -17,7 +17,11 @@ from hlo2graph.hlo import Attribute, Computation, Instruction, TupleShape
 
 _SUFFIXES = ("start", "update", "done")
 _THREAD = "async_execution_thread"
-_STARTS_ONLY = frozenset({"control-predecessors", "sharding", "parameter_replication", _THREAD})
+_ALIASING = "output_to_operand_aliasing"
+_MAIN = "main"
+_STARTS_ONLY = frozenset(
+    {"control-predecessors", "sharding", "parameter_replication", _THREAD, _ALIASING}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,9 @@ class Sugar:
     @property
     def attrs(self) -> frozenset[str]:
         """The attributes it may have."""
-        inner = ALLOWED_ATTRS[self.op] if self.part == "start" else COMMON_ATTRS
-        return inner | {_THREAD}
+        if self.part != "start":
+            return COMMON_ATTRS | {_THREAD}
+        return ALLOWED_ATTRS[self.op] | {_THREAD, _ALIASING}
 
 
 def find_sugar(opcode: str) -> Sugar | None:
@@ -56,8 +61,31 @@ def write_out(
     begun = operands[0] if len(operands) == 1 else None
     if not begun or begun.opcode not in ("async-start", "async-update"):
         context.refuse(f"{short.opcode} needs one operand, an async op that was started", at)
-    outer = {name: value for name, value in short.attrs.items() if name != _THREAD}
-    return replace(short, opcode=sugar.opcode, attrs=outer)
+    return replace(short, opcode=sugar.opcode)
+
+
+def follow(
+    instr: Instruction, op: str | None, known: Mapping[str, Instruction], context: Context
+) -> str | None:
+    """Say what an async-update or -done, of `op` if it is short, says otherwise than its start.
+
+    What is wrong with its operand is for others to say.
+    """
+    start = known[instr.operands[0]]
+    while start.opcode == "async-update":
+        start = known[start.operands[0]]
+    if start.opcode != "async-start":
+        return None
+    calls = str(start.attrs["calls"])
+    begun = context.computations[calls].result.opcode
+    if op and op != begun:
+        return f"{start.name} started {begun}, and so no {op}"
+    thread, started = instr.attrs.get(_THREAD, _MAIN), start.attrs.get(_THREAD, _MAIN)
+    if _THREAD in instr.attrs and thread != started:
+        return f"{start.name} runs on the thread {started}, and so not on {thread}"
+    if instr.attrs.get("calls", calls) != calls:
+        return f"{start.name} calls {calls}, and so not {instr.attrs['calls']}"
+    return None
 
 
 def _start(
@@ -87,4 +115,5 @@ def _start(
 
 
 def _outer(attrs: Mapping[str, Attribute]) -> dict[str, Attribute]:
-    return {name: value for name, value in attrs.items() if name in COMMON_ATTRS or name == _THREAD}
+    outer = COMMON_ATTRS | {_THREAD, _ALIASING}
+    return {name: value for name, value in attrs.items() if name in outer}

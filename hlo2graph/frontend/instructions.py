@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NoReturn, cast
 
 from hlo2graph.errors import HloError, Note, ParseError, Span
-from hlo2graph.frontend.asynchronous import find_sugar, write_out
+from hlo2graph.frontend.asynchronous import find_sugar, follow, write_out
 from hlo2graph.frontend.attributes import AttributeReader
 from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.cursor import Cursor
@@ -17,6 +17,12 @@ from hlo2graph.frontend.names import check_instruction_name
 from hlo2graph.frontend.required import missing
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import DEEPEST, MOST_ELEMENTS
+from hlo2graph.frontend.structure import (
+    NEEDS_SHAPE,
+    assumed_shape,
+    has_rule,
+    structure_fault,
+)
 from hlo2graph.frontend.syntax import CallNode, InstructionNode, NestedNode
 from hlo2graph.frontend.token import Token
 from hlo2graph.hlo import (
@@ -33,6 +39,7 @@ from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
 
 _UNWRITTEN = Shape(DTYPES["opaque"])  # stands for a shape until it is inferred
+_ASYNC = frozenset({"async-start", "async-update", "async-done"})
 _MOST_LEAVES = 100_000  # of a tuple whose shape is not written
 _REFERRING = frozenset({AttrKind.COMPUTATION, AttrKind.COMPUTATIONS, AttrKind.INSTRUCTIONS})
 
@@ -44,6 +51,7 @@ class InstructionReader:
         """`nested` reads a computation that stands in the place of its name, and returns one."""
         self._context = context
         self._attributes = AttributeReader(context, nested)
+        self._started: dict[str, Instruction] = {}  # by the computation that they call
 
     def read(self, node: InstructionNode, scope: Scope) -> None:
         """Add the instruction of `node` to `scope`, after those nested in its operands."""
@@ -110,13 +118,30 @@ class InstructionReader:
             self._context.refuse(f"expected a value in {opcode}()", call.opcode)
         if why := missing(opcode, attrs, len(operands)):
             raise ParseError(why, span)
+        instr = Instruction(name, opcode, shape or _UNWRITTEN, operands, attrs, payload, span)
         if shape is None or opcode not in OPS:
-            unfinished = Instruction(
-                name, opcode, shape or _UNWRITTEN, operands, attrs, payload, span
-            )
-            scope.instructions[name] = self._completed(unfinished, call.opcode, scope)
+            instr = self._completed(instr, call.opcode, scope)
+        if has_rule(instr.opcode, attrs):
+            known = [scope.instructions[operand] for operand in operands]
+            if why := structure_fault(instr, known, self._context.computations):
+                raise ParseError(why, span)
+        if instr.opcode in _ASYNC:
+            self._check_async(instr, call.opcode, scope)
+        scope.instructions[name] = instr
+
+    def _check_async(self, instr: Instruction, opcode: Token, scope: Scope) -> None:
+        """Check that starts call one computation each, and that what follows them agrees."""
+        if instr.opcode == "async-start":
+            calls = str(instr.attrs["calls"])
+            other = self._started.setdefault(calls, instr)
+            if other is not instr:
+                note = Note("the other one", other.span)
+                self._context.refuse(f"two async-starts call {calls}", opcode, note)
             return
-        scope.instructions[name] = Instruction(name, opcode, shape, operands, attrs, payload, span)
+        sugar = find_sugar(opcode.text) if opcode.text not in OPS else None
+        op = sugar.op if sugar else None
+        if why := follow(instr, op, scope.instructions, self._context):
+            self._context.refuse(why, opcode)
 
     def _completed(self, instr: Instruction, opcode: Token, scope: Scope) -> Instruction:
         """Return the instruction written out in full, with the shape that it has."""
@@ -224,6 +249,10 @@ class InstructionReader:
         """Return the shape that follows from the operands, where none was written."""
         opcode = unwritten.opcode
         shapes = [scope.instructions[name].shape for name in unwritten.operands]
+        if opcode in NEEDS_SHAPE:
+            self._context.refuse(f"expected a shape before {opcode}", where)
+        if assumed := assumed_shape(opcode, shapes):
+            unwritten = replace(unwritten, shape=assumed)
         try:
             shape = OPS[opcode].infer(unwritten, shapes, self._context.computations)
         except HloError as error:

@@ -55,7 +55,7 @@ _BETWEEN = re.compile(
     rf"{_ATTRIBUTE}"
     rf"|HloModule(?![\w.\-]){W}%?(?P<MODULE>{ID}):?+"
     rf"|(?P<TABLES>(?>File(?>Names|Locations)|FunctionNames|StackFrames)\b"
-    rf"(?>{W}(?>-?\d++{W}(?>{_STRING}|{_FLAT})?+|File(?>Names|Locations)\b|FunctionNames\b"
+    rf"(?>{W}(?>-?\d++{W}(?>{_STRING}|\{{[^{{}}]*+\}})?+|File(?>Names|Locations)\b|FunctionNames\b"
     rf"|StackFrames\b))*+)"
     rf"|(?P<ENTRY>ENTRY)(?![\w.\-])"
     rf"|%?(?P<NAME>{ID}):?+"

@@ -12,6 +12,7 @@ import numpy as np
 
 from hlo2graph.frontend.elements import walk
 from hlo2graph.frontend.scan import Fault, blank_comments, closing, skip_blank
+from hlo2graph.frontend.shapes import DEEPEST, ShapeReader
 from hlo2graph.hlo import AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
 from hlo2graph.ops.spec import Array
 
@@ -39,6 +40,28 @@ def read_literal(text: str, shape: AnyShape) -> AnyLiteral:
         at = text.index(rest[0], end)
         raise Fault(f"unexpected text behind the value of {_named(shape)}", at, at + len(rest))
     return literal
+
+
+def check_typed_literal(text: str, shapes: ShapeReader) -> None:
+    """Raise a Fault where `text` is no `f32[2]{0} {1, 2}`, nor a tuple of such in parentheses."""
+    text = blank_comments(text)
+    end = skip_blank(text, _typed(text, skip_blank(text, 0, len(text)), shapes, 0), len(text))
+    if end < len(text):
+        raise Fault("unexpected text behind the literal", end, len(text))
+
+
+def _typed(text: str, at: int, shapes: ShapeReader, depth: int) -> int:
+    """Return the offset behind the literal with its shape that begins at `at`."""
+    if not text.startswith("(", at):
+        shape, at = shapes.read_at(text, at)
+        return _read(text, skip_blank(text, at, len(text)), shape)[1]
+    if depth == DEEPEST:
+        raise Fault(f"tuples are nested more than {DEEPEST} deep", at, at + 1)
+    at = skip_blank(text, at + 1, len(text))
+    while not text.startswith(")", at):
+        at = skip_blank(text, _typed(text, at, shapes, depth + 1), len(text))
+        at = skip_blank(text, at + text.startswith(",", at), len(text))
+    return at + 1
 
 
 def _read(text: str, at: int, shape: AnyShape) -> tuple[AnyLiteral, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import isinf
 
 from hlo2graph.frontend.cursor import Cursor, int64
+from hlo2graph.frontend.literals import check_typed_literal
 from hlo2graph.frontend.raw import check_raw
 from hlo2graph.frontend.scan import Fault, shown
 from hlo2graph.frontend.shapes import ShapeReader
@@ -32,6 +33,9 @@ def read_value(name: str, text: str, shapes: ShapeReader) -> Attribute:
         Fault: it is not of the name's kind; offsets are those in `text`.
     """
     kind = KINDS[name]
+    if name == "literal":
+        check_typed_literal(text, shapes)
+        return Raw(text)
     if kind is AttrKind.RAW or (name == "slice_sizes" and _is_list_of_lists(text)):
         check_raw(name, text)
         return Raw(text)
