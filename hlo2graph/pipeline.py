@@ -27,10 +27,13 @@ from hlo2graph.options import (
     check_choice,
     check_rounds,
 )
+from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
 from hlo2graph.passes.fuse import fuse
 from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.lay_out_dots import lay_out_dots
+from hlo2graph.passes.own_inits import own_inits
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.simplify_loops import simplify_loops
@@ -56,8 +59,8 @@ Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": (expand_scans, expand_sorts),
     "default": (
-        *(expand_scans, inline_calls, simplify, simplify_loops),
-        *(split_reductions, fuse, side_by_side),
+        *(expand_scans, expand_sorts, inline_calls, simplify, simplify_loops, lay_out_dots),
+        *(drop_barriers, own_inits, split_reductions, fuse, side_by_side),
     ),
 }
 

@@ -15,7 +15,9 @@ from test_random_modules import examples
 import hlo2graph as h2g
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
+from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.own_inits import own_inits
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.simplify_loops import simplify_loops
 from hlo2graph.passes.unroll_loops import MOST_INSTRUCTIONS
@@ -236,6 +238,47 @@ def test_a_body_that_two_loops_share_is_changed_for_one():
     loops = [i for i in made.entry.instructions if i.opcode == "while"]
     assert [len(i.shape.parts) for i in loops] == [2, 3]
     assert loops[0].attrs["body"] != loops[1].attrs["body"]
+
+
+def test_a_known_number_of_rounds_is_written_down():
+    made = rewritten(loop("s32[]; f32[4,4]", "m", HEAVY, "d", 12), *PASSES)
+    [found] = [i for i in made.entry.instructions if i.opcode == "while"]
+    assert found.attrs["backend_config"] == '{"known_trip_count":{"n":"12"}}'
+
+
+def test_filled_arrays_are_not_shared_by_loops():
+    body = "a = f32[4] add(e1, e2)\nb = f32[4] subtract(e2, e1)\nc = f32[4] add(e3, a)"
+    module = loop(
+        "s32[]; f32[4]; f32[4]; f32[4]", "half, half, p", body, "a, b, c", 400, taken="1,2,3"
+    )
+    made = rewritten(module, own_inits).entry
+    first, other, *_ = made["t"].operands[1:]
+    assert first != other
+    assert made[first].operands == made[other].operands == ("x",)
+    assert own_inits(loop("s32[]; f32[4]", "half", "a = f32[4] add(e1, e1)", "a")).entry["t"]
+
+
+def test_barriers_go_and_what_they_kept_apart_stays_apart():
+    body = """p = f32[4] parameter(0)
+    a = f32[4] exponential(p)
+    t = (f32[4], f32[4]) tuple(p, a)
+    o = (f32[4], f32[4]) opt-barrier(t)
+    q = f32[4] get-tuple-element(o), index=0
+    b = f32[4] exponential(q)
+    c = f32[4] opt-barrier(b)
+    r = f32[4] subtract(a, c)"""
+    made = rewritten(simplify(module_of(body)), drop_barriers).entry
+    assert opcodes(made) == ["exponential", "exponential", "subtract"]
+    assert made["b"].operands == ("p",)
+
+
+def test_barriers_with_control_dependencies_stay():
+    body = """p = f32[4] parameter(0)
+    n = f32[4] negate(p)
+    o = f32[4] opt-barrier(p), control-predecessors={n}
+    r = f32[4] abs(o)"""
+    module = module_of(body)
+    assert opcodes(drop_barriers(module).entry) == ["negate", "opt-barrier", "abs"]
 
 
 def test_loops_with_effects_stay():

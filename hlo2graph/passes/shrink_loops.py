@@ -24,13 +24,13 @@ def shrink(state: LoopState, regions: Regions) -> None:
     - Of elements that begin equal and change alike, as counters do, one will do.
     - One that reaches neither a result that is used, nor the condition, nor an effect, goes.
     """
-    for number, init in state.invariants().items():
-        for draft, whole in state.readers():
-            for part in elements(draft, whole):
-                if index_of(part) == number:
-                    _settle(state, draft, part, init)
-        if state.loop not in state.around:
-            return  # all that was used of it were inits
+    fixed = state.invariants()
+    for draft, whole in state.readers():
+        for part in elements(draft, whole):
+            if index_of(part) in fixed:
+                _settle(state, draft, part, fixed[index_of(part)])
+    if state.loop not in state.around:
+        return  # all that was used of it were inits
     _join_alike(state, regions)
     drop_unneeded(state)
 

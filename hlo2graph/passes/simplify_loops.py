@@ -1,8 +1,9 @@
 """Loops: less state, work done once before them, and few rounds of little work written out.
 
 In and out: a Module of the same meaning, whose results have the same bits. See shrink_loops, hoist
-and unroll_loops for the rules. What that uncovers is simplified at once. Loops with side effects
-and control dependencies stay as they are.
+and unroll_loops for the rules. The number of rounds of a loop that stays is written into its
+backend_config, as XLA does, where it is known. What all this uncovers is simplified at once. Loops
+with side effects and control dependencies stay as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hlo2graph.hlo import Computation, Instruction, Module
+from hlo2graph.hlo import Computation, Instruction, Module, Raw
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.hoist import hoist
@@ -20,7 +21,7 @@ from hlo2graph.passes.repeats import Regions
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.shrink_loops import drop_unneeded, shrink
 from hlo2graph.passes.simplify import simplified, simplify
-from hlo2graph.passes.unroll_loops import unroll
+from hlo2graph.passes.unroll_loops import rounds_of, unroll
 
 
 def simplify_loops(module: Module) -> Module:
@@ -81,8 +82,15 @@ class _Round:
             drop_unneeded(state)
             self._put(around, loop.name, "body", simplified(state.body, self._regions))
             self._put(around, loop.name, "condition", simplified(state.condition, self._regions))
-        if unroll(around, around[loop.name], self._done):
+        loop = around[loop.name]
+        rounds = rounds_of(around, loop, self._done)
+        if rounds is None:
+            return
+        if unroll(around, loop, rounds, self._done):
             self.unrolled = True
+        elif "backend_config" not in loop.attrs:
+            known = Raw(f'{{"known_trip_count":{{"n":"{rounds}"}}}}')
+            around.become(loop.name, replace(loop, attrs={**loop.attrs, "backend_config": known}))
 
     def _put(self, around: Draft, loop: str, role: str, made: Computation) -> None:
         """Let a loop use a computation made of its own: a new one where others call that."""

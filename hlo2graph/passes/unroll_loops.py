@@ -46,11 +46,12 @@ def rounds_of(
     return trip_count(loop, list(_leaves(draft, loop.operands[0])), computations)
 
 
-def unroll(draft: Draft, loop: Instruction, computations: Mapping[str, Computation]) -> bool:
-    """Write a loop out if the rule says so; tell whether it did."""
-    rounds = rounds_of(draft, loop, computations)
+def unroll(
+    draft: Draft, loop: Instruction, rounds: int, computations: Mapping[str, Computation]
+) -> bool:
+    """Write a loop of so many rounds out if the rule says so; tell whether it did."""
     body = computations[str(loop.attrs["body"])]
-    if rounds is None or (rounds > 1 and not _is_little(body, rounds)):
+    if rounds > 1 and not _is_little(body, rounds):
         return False
     if rounds == 0:
         same = same_places(draft[loop.operands[0]].shape, loop.shape)
