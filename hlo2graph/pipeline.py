@@ -17,6 +17,7 @@ from hlo2graph.frontend.thunks import is_thunk_sequence, parse_plan
 from hlo2graph.frontend.verify import verify as verify_module
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
+from hlo2graph.ops.own_dot import gains_nothing, runs_as_own_kernel
 from hlo2graph.options import (
     BACKENDS,
     MATMUL_PRECISIONS,
@@ -113,7 +114,8 @@ def plan(
         lowered = drop_dead(lowered)
         see("drop_dead", lowered)
     if chosen.machine != "host":
-        lowered = use_libraries(lowered)
+        is_own = runs_as_own_kernel if chosen.fusion == "default" else gains_nothing
+        lowered = use_libraries(lowered, is_own)
         see("use_libraries", lowered)
     lowered = place_copies(lowered)
     see("place_copies", lowered)

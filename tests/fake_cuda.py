@@ -487,7 +487,7 @@ def without_code(units, arch):
     return [Compiled(b"", cached=False) for _ in units]
 
 
-def without_text(plan, without=()):
+def without_text(plan, without=(), *, precise=False):
     """Return a kernel for every computation, whether or not it has C++: nobody compiles it."""
     found, taken = {}, set()
     for thunk in walk(plan.body):

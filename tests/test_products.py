@@ -73,7 +73,7 @@ def test_dimensions_that_do_not_lie_one_inside_the_other_are_left_alone():
 
 
 def test_a_target_decides_who_multiplies():
-    text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=128, k=128, n=128)
+    text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=512, k=512, n=512)
     host, gpu = (h2g.plan(text, target=t).body.thunks for t in ("host", "sm_90"))
     assert not any(isinstance(t, Library) for t in host)
     (call,) = gpu
@@ -83,13 +83,13 @@ def test_a_target_decides_who_multiplies():
 
 def test_products_that_run_at_once_have_workspaces_of_their_own():
     body = "".join(
-        f"  d{k} = f32[128,128] dot(a, a), lhs_contracting_dims={{{k % 2}}}, "
+        f"  d{k} = f32[512,512] dot(a, a), lhs_contracting_dims={{{k % 2}}}, "
         f"rhs_contracting_dims={{0}}\n"
         for k in range(2)
     )
     text = (
-        f"HloModule two\nENTRY main {{\n  a = f32[128,128] parameter(0)\n{body}"
-        "  ROOT t = (f32[128,128], f32[128,128]) tuple(d0, d1)\n}\n"
+        f"HloModule two\nENTRY main {{\n  a = f32[512,512] parameter(0)\n{body}"
+        "  ROOT t = (f32[512,512], f32[512,512]) tuple(d0, d1)\n}\n"
     )
     plan = h2g.plan(text, target="sm_90")
     one, other = (t.workspace[0] for t in plan.body.thunks)
@@ -97,7 +97,18 @@ def test_products_that_run_at_once_have_workspaces_of_their_own():
     assert not plan.body.edges
 
 
-@pytest.mark.parametrize("sizes", [{"k": 8}, {"m": 2, "n": 2, "k": 40}])
-def test_small_products_stay_kernels(sizes):
-    plan = h2g.plan(dot_text("mk", "kn", ("mk", "kn", "mn"), **sizes), target="sm_90")
-    assert not any(isinstance(t, Library) for t in plan.body.thunks)
+@pytest.mark.parametrize(
+    ("sizes", "fuse", "library"),
+    [
+        ({"m": 128, "n": 128, "k": 8}, "none", False),
+        ({"m": 2, "n": 2, "k": 40}, "none", False),
+        ({"m": 128, "n": 128, "k": 128}, "none", True),
+        ({"m": 128, "n": 128, "k": 128}, "default", False),
+        ({"m": 8, "n": 8, "k": 8192}, "default", True),
+        ({"m": 1024, "n": 1024, "k": 128}, "default", True),
+    ],
+)
+def test_small_products_stay_kernels(sizes, fuse, library):
+    text = dot_text("mk", "kn", ("mk", "kn", "mn"), **sizes)
+    plan = h2g.plan(text, target="sm_90", fuse=fuse)
+    assert any(isinstance(t, Library) for t in plan.body.thunks) == library

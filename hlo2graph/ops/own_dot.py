@@ -38,15 +38,25 @@ WIDENED = {  # operands of one of these, and what the result may be instead
 
 def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     """Tell whether the dot of operands of these shapes is computed by a kernel of ours."""
-    out = written(dot)
-    steps = prod(lhs.dims[d] for d in integers(dot, "lhs_contracting_dims", ()))
-    flops = 2 * out.elements * steps
-    if not library_takes(lhs.dtype, rhs.dtype, out.dtype) or steps < FEWEST_STEPS:
+    if gains_nothing(dot, lhs, rhs):
         return True
-    if flops < FEWEST_FLOPS:
-        return True
-    tensor = takes_tensor_cores(dot, lhs, rhs)
-    return steps <= MOST_STEPS and flops <= (MOST_TENSOR_FLOPS if tensor else MOST_OTHER_FLOPS)
+    steps = _steps(dot, lhs)
+    most = MOST_TENSOR_FLOPS if takes_tensor_cores(dot, lhs, rhs) else MOST_OTHER_FLOPS
+    return steps <= MOST_STEPS and 2 * written(dot).elements * steps <= most
+
+
+def gains_nothing(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
+    """Tell whether no library takes the dot, or any kernel of ours is done before its has started.
+
+    This alone decides where nothing is fused.
+    """
+    out, steps = written(dot), _steps(dot, lhs)
+    known = library_takes(lhs.dtype, rhs.dtype, out.dtype)
+    return not known or steps < FEWEST_STEPS or 2 * out.elements * steps < FEWEST_FLOPS
+
+
+def _steps(dot: Instruction, lhs: Shape) -> int:
+    return prod(lhs.dims[d] for d in integers(dot, "lhs_contracting_dims", ()))
 
 
 def library_takes(lhs: DType, rhs: DType, out: DType) -> bool:

@@ -1,18 +1,19 @@
 """Which dots a vendor's library computes: Program to Program.
 
-A dot becomes a Library thunk where the target is a GPU and the product is large enough to be worth
-a call; each has a workspace of its own, of one fixed size, so that products that run at once never
-share one. Smaller products stay kernels of ours, which start sooner.
+A dot becomes a Library thunk where the target is a GPU and the rule it is given asks for a call;
+each has a workspace of its own, of one fixed size, so that products that run at once never share
+one. Other dots stay kernels of ours, which start sooner and take in the work around them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
+from typing import TypeAlias
 
-from hlo2graph.hlo import DTYPES, Computation, Shape
-from hlo2graph.ops.matmul import Matmul, matmul_of
+from hlo2graph.hlo import DTYPES, Computation, Instruction, Shape
+from hlo2graph.ops.matmul import matmul_of
 from hlo2graph.program.thunks import (
     Conditional,
     Kernel,
@@ -26,38 +27,28 @@ from hlo2graph.program.thunks import (
 from hlo2graph.program.uses import first_free_id
 
 WORKSPACE_BYTES = 1 << 20  # enough for split-K of the small products that gain from it
-FEWEST_FLOPS = 1 << 18  # below this one of our kernels is done before a library's has started
-FEWEST_STEPS = 32  # along the contracting dimension
-SAME = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})  # operands and result alike
-WIDENED = {  # operands of one of these, and what the result may be instead
-    frozenset({"f16"}): {"f32"},
-    frozenset({"bf16"}): {"f32"},
-    frozenset({"s8"}): {"s32"},
-    frozenset({"f8e4m3fn"}): {"f16", "bf16", "f32"},
-    frozenset({"f8e4m3fn", "f8e5m2"}): {"f16", "bf16", "f32"},
-}
+
+IsOwn: TypeAlias = Callable[[Instruction, Shape, Shape], bool]
 
 
-def use_libraries(program: Program) -> Program:
-    """Return `program` with library calls for the dots that are worth one."""
+def use_libraries(program: Program, is_own: IsOwn) -> Program:
+    """Return `program` with library calls for its dots, but for those that `is_own` keeps.
+
+    `is_own` is given a dot and the shapes of its operands; `ops.own_dot` has the rules.
+    """
     ids = count(first_free_id(program))
-    return replace(program, body=_Chooser(program.computations, ids).run(program.body))
-
-
-def is_worth_a_call(product: Matmul) -> bool:
-    """Tell whether a library is likely to be faster than a kernel of ours."""
-    operands = frozenset({product.lhs.dtype.name, product.rhs.dtype.name})
-    out = product.out.dtype.name
-    known = (operands == {out} and out in SAME) or out in WIDENED.get(operands, ())
-    return known and product.k >= FEWEST_STEPS and product.flops >= FEWEST_FLOPS
+    return replace(program, body=_Chooser(program.computations, ids, is_own).run(program.body))
 
 
 class _Chooser:
     """Walks the sequences; `ids` gives new values theirs."""
 
-    def __init__(self, computations: Mapping[str, Computation], ids: count[int]) -> None:
+    def __init__(
+        self, computations: Mapping[str, Computation], ids: count[int], is_own: IsOwn
+    ) -> None:
         self._computations = computations
         self._ids = ids
+        self._is_own = is_own
         self._chosen: dict[str, bool] = {}
 
     def run(self, sequence: Sequence[Value]) -> Sequence[Value]:
@@ -79,9 +70,18 @@ class _Chooser:
 
     def _is_chosen(self, name: str) -> bool:
         if name not in self._chosen:
-            product = matmul_of(self._computations[name])
-            self._chosen[name] = product is not None and is_worth_a_call(product)
+            self._chosen[name] = self._is_better(self._computations[name])
         return self._chosen[name]
+
+    def _is_better(self, computation: Computation) -> bool:
+        """Tell whether a library runs the computation, and better than a kernel of ours."""
+        if matmul_of(computation) is None:
+            return False
+        dot = computation.result
+        lhs, rhs = (computation[name].shape for name in dot.operands)
+        assert isinstance(lhs, Shape)
+        assert isinstance(rhs, Shape)
+        return not self._is_own(dot, lhs, rhs)
 
     def _library(self, kernel: Kernel[Value]) -> Library[Value]:
         shape = Shape(DTYPES["u8"], (WORKSPACE_BYTES,))

@@ -1,7 +1,8 @@
 // CUDA C++ kernels on a CPU: enough of the language for g++ to compile what we emit.
 //
 // Blocks run one after another. A block's threads are fibers: each runs until it meets a barrier or
-// a shuffle, then the next one does, so that both work as on a device; shared memory is static,
+// a shuffle, then the next one does, so that both work as on a device; what waits at a barrier of the
+// block goes on once all its threads do, or have ended. Shared memory is static,
 // and spoilt before each block. Atomics are plain, since nothing runs at once. `run_backwards` turns
 // the order of blocks and threads round: what a barrier is missing for then comes out otherwise.
 #pragma once
@@ -37,6 +38,7 @@ struct Block {
   std::vector<ucontext_t> threads;
   std::vector<char*> stacks;
   std::vector<bool> done;
+  std::vector<bool> waits;  // at a barrier of the block
   std::vector<uint64_t> exchange;  // one word a thread: what a shuffle hands over
   ucontext_t scheduler;
   unsigned current = 0;
@@ -72,6 +74,7 @@ inline void run_block(unsigned count, bool cooperative) {
   while (block.stacks.size() < count) block.stacks.push_back((char*)malloc(stack_bytes));
   block.threads.resize(count);
   block.done.assign(count, false);
+  block.waits.assign(count, false);
   block.exchange.assign(count + 32, 0);
   for (unsigned t = 0; t < count; ++t) {
     getcontext(&block.threads[t]);
@@ -82,12 +85,16 @@ inline void run_block(unsigned count, bool cooperative) {
   }
   for (bool alive = true; alive;) {
     alive = false;
+    bool all_wait = true;
     for (unsigned t = 0; t < count; ++t) {
       block.current = turned(t, count);
       if (block.done[block.current]) continue;
-      swapcontext(&block.scheduler, &block.threads[block.current]);
+      if (!block.waits[block.current])
+        swapcontext(&block.scheduler, &block.threads[block.current]);
       alive = alive || !block.done[block.current];
+      all_wait = all_wait && (block.done[block.current] || block.waits[block.current]);
     }
+    if (all_wait) block.waits.assign(count, false);
   }
 }
 
@@ -119,7 +126,10 @@ extern "C" void run_backwards(int on) { emulated::backwards = on; }
 #define blockIdx (emulated::block.index)
 #define threadIdx (Dim3{emulated::block.current, 0, 0})
 
-inline void __syncthreads() { emulated::yield(); }
+inline void __syncthreads() {
+  emulated::block.waits[emulated::block.current] = true;
+  emulated::yield();
+}
 inline void __syncwarp(unsigned = 0xffffffffu) { emulated::yield(); }
 inline void __threadfence() {}
 
@@ -153,6 +163,30 @@ template <class T>
 inline T __shfl_sync(unsigned, T value, int lane, int width = 32) {
   unsigned me = emulated::block.current;
   return emulated_shuffle(value, me / width * width + lane % width, true);
+}
+
+// Tensor cores: each thread shows its registers, then sums up what it holds of the product. Decode
+// gives the float at a place of a register.
+struct MmaRegisters {
+  uint32_t a[4], b[2];
+};
+inline MmaRegisters shown_registers[1024];
+template <int PerRegister, class Decode>
+inline void emulated_mma(float (&c)[4], MmaRegisters mine, Decode decode) {
+  const unsigned me = emulated::block.current, warp = me / 32 * 32;
+  const unsigned group = me % 32 / 4, member = me % 4;
+  shown_registers[me] = mine;
+  emulated::yield();
+  for (unsigned n = 0; n < 4; ++n) {
+    const unsigned row = group + n / 2 * 8, column = 2 * member + n % 2;
+    for (unsigned k = 0; k < 8 * PerRegister; ++k) {
+      const unsigned from = k % (4 * PerRegister) / PerRegister, half = k / (4 * PerRegister);
+      const uint32_t a = shown_registers[warp + row % 8 * 4 + from].a[2 * half + row / 8];
+      const uint32_t b = shown_registers[warp + column * 4 + from].b[half];
+      c[n] += decode(a, k % PerRegister) * decode(b, k % PerRegister);
+    }
+  }
+  emulated::yield();
 }
 
 template <class T> inline T atomicAdd(T* at, T x) { T old = *at; *at = old + x; return old; }

@@ -63,10 +63,13 @@ def _address(arena: Arena, part) -> int:
 class Kernels:
     """The kernels of many plans in one shared library, each behind `run_NAME(pointers, ...)`."""
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(self, plans: Sequence[Plan], *, precise: bool = True) -> None:
         self._plans = plans
         self._sources = [
-            {key: _renamed(source, number) for key, source in kernels_of(plan).items()}
+            {
+                key: _renamed(source, number)
+                for key, source in kernels_of(plan, precise=precise).items()
+            }
             for number, plan in enumerate(plans)
         ]
         built = _build([s for sources in self._sources for s in sources.values()])

@@ -57,8 +57,9 @@ class CudaExecutable:
         """Compile, load and bind `plan`, and build its graph.
 
         `elided` gives values to constants that the text left out. `matmul_precision` other than
-        default forbids TF32 in products of f32. `unroll_loops` is auto, never or
-        a number: loops of a known trip count up to it are written out in the graph.
+        default forbids TF32 in products of f32, and tensor cores in kernels of ours. `unroll_loops`
+        is auto, never or a number: loops of a known trip count up to it are written out in the
+        graph.
 
         Raises:
             UnsupportedError: for operations that have no device code, all at once, and for elided
@@ -73,11 +74,13 @@ class CudaExecutable:
         self.device = device = open_device(ordinal)
         device.make_current()
         with timed("plan products"):
-            products = Products(plan, precise=matmul_precision != "default")
-        self._product_notes, self.tf32 = products.notes, products.tf32
+            self.precise = matmul_precision != "default"
+            products = Products(plan, precise=self.precise)
+        self._product_notes = products.notes
         self.products = products.plans
         with timed("kernels as text"):
-            sources = kernels_of(plan, without=products.plans)
+            sources = kernels_of(plan, without=products.plans, precise=self.precise)
+        self.tf32 = products.tf32 or any(source.tf32 for source in sources.values())
         with timed("compile kernels"):
             units = compile_kernels(tuple(sources.values()), device.arch)
         self.kernels = len(sources)

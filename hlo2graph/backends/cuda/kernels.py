@@ -20,7 +20,7 @@ from hlo2graph.backends.cuda.source import (
 )
 from hlo2graph.hlo import Computation
 from hlo2graph.ops.region import Columns, Own, Rows, SideBySide, own_root, region_of
-from hlo2graph.program.device_figures import DeviceFigures, figures_for
+from hlo2graph.program.device_figures import figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
 from hlo2graph.program.uses import computing
@@ -53,10 +53,13 @@ def key_of(thunk: Computing[Slice]) -> KernelKey:
     return KernelKey(thunk.computation, pairs, misaligned)
 
 
-def kernels_of(plan: Plan, without: Container[str] = ()) -> dict[KernelKey, KernelSource]:
+def kernels_of(
+    plan: Plan, without: Container[str] = (), *, precise: bool = False
+) -> dict[KernelKey, KernelSource]:
     """Return the kernels of every thunk of `plan`, nested ones too, in order of first use.
 
-    `without` names the computations that a library runs.
+    `without` names the computations that a library runs; `precise` forbids what rounds more than
+    the types do: TF32, sums on tensor cores.
     """
     found: dict[KernelKey, KernelSource] = {}
     taken: set[str] = set()
@@ -65,16 +68,18 @@ def kernels_of(plan: Plan, without: Container[str] = ()) -> dict[KernelKey, Kern
         by_library = isinstance(thunk, Library) and thunk.computation in without
         if not by_library and key_of(thunk) not in found:
             name = cpp_name(thunk.name, taken)
-            found[key_of(thunk)] = kernel_source(name, key_of(thunk), plan.computations, device)
+            computation = plan.computations[thunk.computation]
+            key = key_of(thunk)
+            signature = signature_of(name, computation, device, key.misaligned, precise=precise)
+            found[key] = kernel_source(key, signature, plan.computations)
     return found
 
 
 def kernel_source(
-    name: str, key: KernelKey, computations: Mapping[str, Computation], device: DeviceFigures
+    key: KernelKey, signature: Signature, computations: Mapping[str, Computation]
 ) -> KernelSource:
     """Return the kernel for one computation, in the form that fits its root."""
     computation = computations[key.computation]
-    signature = signature_of(name, computation, device, key.misaligned)
 
     def write(
         signature: Signature, computation: Computation, inplace: tuple[tuple[int, int], ...]

@@ -25,6 +25,7 @@ class Signature:
     most_elements: int  # of any array on the way from one to the other
     device: DeviceFigures
     misaligned: frozenset[str] = frozenset()  # of p0, ..., r0, ...: not on whole ACCESS_BYTES
+    precise: bool = False  # products of f32 keep all bits of their operands
 
     def declare(self, body: Sequence[str], threads: int, *, wide: bool = False) -> str:
         """Return the whole definition around the lines of `body`.
@@ -63,6 +64,7 @@ class KernelSource:
     grid: tuple[int, int, int]
     threads: int
     shared_bytes: int = 0  # dynamic shared memory
+    tf32: bool = False  # it rounds operands of f32 products to TF32
 
 
 def signature_of(
@@ -70,6 +72,8 @@ def signature_of(
     computation: Computation,
     device: DeviceFigures,
     misaligned: frozenset[str] = frozenset(),
+    *,
+    precise: bool = False,
 ) -> Signature:
     """Return the signature for a computation of array parameters."""
     parameters = []
@@ -78,7 +82,7 @@ def signature_of(
         parameters.append(parameter.shape)
     most = max(leaf.elements for i in computation.instructions for leaf in i.shape.leaves())
     results = tuple(computation.result.shape.leaves())
-    return Signature(name, tuple(parameters), results, most, device, misaligned)
+    return Signature(name, tuple(parameters), results, most, device, misaligned, precise)
 
 
 def blocks_for(elements: int, threads: int) -> tuple[int, int, int]:

@@ -49,7 +49,7 @@ class StampedGraph:
         self._executable = executable
         plan, device = executable.plan, executable.device
         products = executable.products
-        plain = kernels_of(plan, without=products)
+        plain = kernels_of(plan, without=products, precise=executable.precise)
         sources = {key: stamped(source) for key, source in plain.items()}
         texts = tuple(sources.values())
         self._functions = Functions(compile_kernels(texts, device.arch), {s.name: s for s in texts})

@@ -47,6 +47,7 @@ class _Part:
     blocks: int
     threads: int
     shared_bytes: int
+    tf32: bool
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -82,6 +83,7 @@ def side_by_side_kernel(
         (sum(part.blocks for part in parts), 1, 1),
         threads,
         max(part.shared_bytes for part in parts),
+        any(part.tf32 for part in parts),
     )
 
 
@@ -98,7 +100,7 @@ def _part(
     arrays = {f"p{k}": f"in{number}" for k, number in enumerate(reads)}
     arrays |= {f"r{k}": f"out{first + k}" for k in range(width_of(site))}
     misaligned = frozenset(n for n, a in arrays.items() if _kernel_name(a) in whole.misaligned)
-    own = signature_of("part", called, whole.device, misaligned)
+    own = signature_of("part", called, whole.device, misaligned, precise=whole.precise)
     signature = _PartSignature(*(getattr(own, field.name) for field in fields(own)))
     pairs = tuple(
         (k, r - first)
@@ -116,7 +118,15 @@ def _part(
         (f"{storage_type(s.dtype)}* r{k}", arrays[f"r{k}"]) for k, s in enumerate(own.results)
     ]
     blocks, _, _ = source.grid
-    return _Part(lines, literals, tuple(declared), blocks, source.threads, source.shared_bytes)
+    return _Part(
+        lines,
+        literals,
+        tuple(declared),
+        blocks,
+        source.threads,
+        source.shared_bytes,
+        source.tf32,
+    )
 
 
 def _kernel_name(array: str) -> str:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
 from hlo2graph.backends.cuda.forms.dot_rows import dot_rows_kernel, suits_teams
+from hlo2graph.backends.cuda.forms.dot_tensor import dot_tensor_kernel, suits_tensor_cores
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.lapack import lapack_kernel
 from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
@@ -32,6 +33,7 @@ OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
 )
 
 SHARED_FORMS: tuple[tuple[str, Callable[[Form], bool], Callable[[Form], KernelSource]], ...] = (
+    ("dot", suits_tensor_cores, dot_tensor_kernel),
     ("dot", suits_teams, dot_rows_kernel),
     ("dot", fits, dot_kernel),
     ("reduce-window", lambda form: scanned_dim(form.instr) is not None, scan_kernel),

@@ -8,5 +8,6 @@
 #include "precision.cuh"
 #include "random.cuh"
 #include "cooperate.cuh"
+#include "mma.cuh"
 #include "sort.cuh"
 #include "branch.cuh"

@@ -102,8 +102,14 @@ __device__ inline f32 to_odd(f32 x) { return x; }
 
 __device__ inline u16 encode_bf16(f32 x) {
   u32 b = bits_as<u32>(x);
+#ifdef __CUDA_ARCH__
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
+  return (u16)(x != x ? (b >> 16) | 0x40u : pair);
+#else
   if (x != x) return (u16)((b >> 16) | 0x40u);
   return (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+#endif
 }
 
 // Round the magnitude of a float to `Mantissa` bits with exponent bias `Bias`, ties to even;
@@ -177,17 +183,11 @@ __device__ inline u16 encode_f16(f32 x) {
 #endif
 }
 
+// Arithmetic, not the conversion's own instruction: assembly between loads keeps them apart.
 __device__ inline f32 decode_f16(u16 h) {
-  u32 sign = (u32)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
-#ifdef __CUDA_ARCH__
-  f32 x, nan = bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
-  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
-  return exponent == 31 && mantissa ? nan : x;
-#else
-  if (exponent == 31) return bits_as<f32>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) return bits_as<f32>(sign | bits_as<u32>((f32)mantissa * bits_as<f32>(0x33800000u)));
-  return bits_as<f32>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
-#endif
+  const u32 sign = (u32)(h & 0x8000u) << 16, magnitude = (u32)(h & 0x7fffu) << 13;
+  const u32 finite = bits_as<u32>(bits_as<f32>(magnitude) * 0x1p112f);
+  return bits_as<f32>(sign | (magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite));
 }
 
 // ---- load and store ---------------------------------------------------------------------------

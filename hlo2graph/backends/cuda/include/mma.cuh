@@ -1,0 +1,74 @@
+// Products of small matrices that the threads of a warp hold together, on tensor cores.
+//
+// Thread t of a warp is member t % 4 of group t / 4. A product is 16 rows by 8 columns: its group g
+// has rows g and g + 8 of the left matrix and column g of the right one; the members share out the
+// steps of the sum, in any order that is the same on both sides.
+#pragma once
+
+#include "types.cuh"
+
+namespace hlo {
+
+#ifdef __CUDACC__
+
+// A float rounded to TF32.
+__device__ inline u32 tf32_bits(f32 x) {
+  u32 bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+
+// Two floats as one register of two narrow ones.
+template <class T> __device__ inline u32 pair_bits(f32 low, f32 high);
+template <> __device__ inline u32 pair_bits<bf16>(f32 low, f32 high) {
+  u32 bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+template <> __device__ inline u32 pair_bits<f16>(f32 low, f32 high) {
+  u32 bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
+#define HLO_MMA(T, WORD)                                                                     \
+  __device__ inline void add_product(T*, f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, \
+                                     u32 b1) {                                                \
+    asm("mma.sync.aligned." WORD " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"     \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                      \
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));                              \
+  }
+HLO_MMA(f32, "m16n8k8.row.col.f32.tf32.tf32.f32")
+HLO_MMA(bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+HLO_MMA(f16, "m16n8k16.row.col.f32.f16.f16.f32")
+#undef HLO_MMA
+
+#else  // no GPU's compiler: who compiles for something else brings emulated_mma
+
+__device__ inline u32 tf32_bits(f32 x) {
+  const u32 bits = bits_as<u32>(x);
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+}
+
+template <class T> __device__ inline u32 pair_bits(f32 low, f32 high) {
+  return bits_as<u16>(Store<T>::of(low)) | (u32)bits_as<u16>(Store<T>::of(high)) << 16;
+}
+
+template <class T>
+__device__ inline void add_product(T*, f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  const int per_register = 4 / sizeof(T);
+  emulated_mma<per_register>(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits, int place) -> f32 {
+    if constexpr (sizeof(T) == 4) return bits_as<f32>(bits);
+    else return load(bits_as<T>((u16)(bits >> 16 * place)));
+  });
+}
+
+#endif
+
+// c += a * b: T is f32 (8 steps a product) or a narrow float (16).
+template <class T>
+__device__ inline void mma(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  add_product((T*)nullptr, c, a0, a1, a2, a3, b0, b1);
+}
+
+}  // namespace hlo

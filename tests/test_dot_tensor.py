@@ -1,0 +1,100 @@
+"""Dots on tensor cores: every way the operands may lie, emulated, against the host."""
+
+from __future__ import annotations
+
+import pytest
+from agreement import module
+from needs import needs_gxx
+
+import hlo2graph as h2g
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from tests.emulation import EmulatedExecutable, Kernels
+
+pytestmark = [pytest.mark.slow, needs_gxx]
+
+PLAIN = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+BATCH = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
+
+
+def dot(dtype: str, lhs: str, rhs: str, result: str, attrs: str) -> str:
+    to = result if "[" in result.partition("{")[0][:5] else f"{dtype}[{result}"
+    return module(
+        f"a = {dtype}[{lhs} parameter(0) b = {dtype}[{rhs} parameter(1) "
+        f"ROOT r = {to} dot(a, b), {attrs}"
+    )
+
+
+PROGRAMS = {
+    "square": dot("f32", "64,64]", "64,64]", "64,64]", PLAIN),
+    "nothing-divides": dot("f32", "37,45]", "45,21]", "37,21]", PLAIN),
+    "one-row": dot("f32", "1,200]", "200,70]", "1,70]", PLAIN),
+    "one-column": dot("bf16", "70,200]", "200,1]", "70,1]", PLAIN),
+    "columns-first": dot("f32", "33,40]{0,1}", "40,24]{0,1}", "33,24]{0,1}", PLAIN),
+    "long-sum": dot("f32", "16,1500]", "1500,8]", "16,8]", PLAIN),
+    "short-sum": dot("f32", "48,9]", "9,48]", "48,48]", PLAIN),
+    "batched": dot("f32", "3,34,50]", "3,50,33]", "3,34,33]", BATCH),
+    "whole-tiles": dot("f32", "20,64,36]", "20,36,64]", "20,64,64]", BATCH),
+    "whole-tiles-f16": dot("f16", "30,33,64]", "30,64,40]{1,2,0}", "30,33,40]", BATCH),
+    "heads": module(
+        "q = f32[2,24,3,16] parameter(0) k = f32[2,20,3,16] parameter(1) "
+        "ROOT r = f32[2,3,24,20] dot(q, k), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, "
+        "lhs_contracting_dims={3}, rhs_contracting_dims={3}"
+    ),
+    "two-sums": module(
+        "a = f32[20,4,9] parameter(0) b = f32[9,4,3,7] parameter(1) "
+        "ROOT r = f32[20,3,7] dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}"
+    ),
+    "bf16": dot("bf16", "40,90]", "90,17]{0,1}", "40,17]", PLAIN),
+    "f16-to-f32": module(
+        "a = f16[40,64] parameter(0) b = f16[64,32] parameter(1) "
+        "ROOT r = f32[40,32] dot(a, b), " + PLAIN
+    ),
+    "both-sides": module(
+        "a = f32[33,40] parameter(0) b = f32[20,40] parameter(1) c = f32[20] parameter(2) "
+        "ROOT r = (f32[33,20], bf16[33,20]) fusion(a, b, c), kind=kOutput, calls=fused",
+        "fused { a = f32[33,40] parameter(0) b = f32[20,40] parameter(1) c = f32[20] parameter(2) "
+        "n = f32[33,40] tanh(a) t = f32[40,20] transpose(b), dimensions={1,0} "
+        "d = f32[33,20] dot(n, t), " + PLAIN + " w = f32[33,20] broadcast(c), dimensions={1} "
+        "s = f32[33,20] add(d, w) h = bf16[33,20] convert(s) "
+        "ROOT o = (f32[33,20], bf16[33,20]) tuple(s, h) }",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def emulated():
+    plans = {name: h2g.plan(text, target="sm_90", fuse="none") for name, text in PROGRAMS.items()}
+    return plans, Kernels(list(plans.values()), precise=False)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_tensor_cores_agree_with_the_host(emulated, name):
+    plans, kernels = emulated
+    plan = plans[name]
+    assert all("hlo::mma" in source.text for source in kernels_of(plan).values())
+    arguments = random_inputs(plan.inputs, 0)
+    executable = EmulatedExecutable(plan, kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    assert same_bits(got, executable(*arguments)), "a barrier is missing"
+    kernels.run_backwards(False)
+    want = HostExecutable(plan)(*arguments)
+    for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
+        found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=True), bound.name)
+        assert found.ok, str(found)
+
+
+def test_whoever_asks_for_all_bits_gets_no_tensor_cores():
+    plain = h2g.plan(PROGRAMS["square"], target="sm_90", fuse="none")
+    highest = PROGRAMS["square"].replace(PLAIN, PLAIN + ", operand_precision={highest,highest}")
+    asked = h2g.plan(highest, target="sm_90", fuse="none")
+    for found, tensor in (
+        (kernels_of(plain), True),
+        (kernels_of(plain, precise=True), False),
+        (kernels_of(asked), False),
+    ):
+        (source,) = found.values()
+        assert ("hlo::mma" in source.text) == source.tf32 == tensor
