@@ -281,6 +281,49 @@ def test_barriers_with_control_dependencies_stay():
     assert opcodes(drop_barriers(module).entry) == ["negate", "opt-barrier", "abs"]
 
 
+def test_branches_give_only_what_is_read():
+    branches = """first {
+      x = f32[4] parameter(0)
+      a = f32[4] negate(x)
+      b = f32[4] exponential(x)
+      ROOT t = (f32[4], f32[4]) tuple(a, b)
+    }
+    """
+    body = """p = f32[4] parameter(0)
+    i = s32[] parameter(1)
+    c = (f32[4], f32[4]) conditional(i, p, p), branch_computations={first, first}
+    r = f32[4] get-tuple-element(c), index=1"""
+    made = rewritten(module_of(body, branches), *PASSES)
+    [chosen] = [i for i in made.entry.instructions if i.opcode == "conditional"]
+    assert [part.dims for part in chosen.shape.leaves()] == [(4,)]
+    assert all(opcodes(made.computations[b]) == ["exponential"] for b in chosen.called())
+
+
+def test_branches_whose_whole_result_is_read_stay():
+    branches = """first {
+      x = f32[4] parameter(0)
+      a = f32[4] negate(x)
+      ROOT t = (f32[4], f32[4]) tuple(a, x)
+    }
+    """
+    body = """p = f32[4] parameter(0)
+    i = s32[] parameter(1)
+    r = (f32[4], f32[4]) conditional(i, p, p), branch_computations={first, first}"""
+    made = rewritten(module_of(body, branches), *PASSES)
+    [chosen] = [i for i in made.entry.instructions if i.opcode == "conditional"]
+    assert chosen.shape == made.entry.result.shape
+
+
+def test_a_choice_that_is_known_inside_a_loop_is_made_there():
+    branches = """first { x = f32[4] parameter(0)\nROOT a = f32[4] negate(x) }
+    second { x = f32[4] parameter(0)\nROOT a = f32[4] exponential(x) }
+    """
+    body = "a = f32[4] conditional(e2, e1, e1), branch_computations={first, second}"
+    module = loop("s32[]; f32[4]; s32[]", "p, zero", body, "a, e2", 400, more=branches)
+    made = rewritten(module, *PASSES)
+    assert opcodes(made.computations["body"]) == ["add", "negate"]
+
+
 def test_loops_with_effects_stay():
     body = "k = token[] after-all()\ni = (f32[4], token[]) infeed(k)\n"
     body += "a = f32[4] get-tuple-element(i), index=0"

@@ -30,9 +30,27 @@ j = s32[] parameter(6)
 """
 
 
+SPECIAL = {
+    "f": (0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-45, -3e38),
+    "i": (0, 1, -1, 2**31 - 1, -(2**31), 7, -8),
+    "u": (0, 1, 2**32 - 1, 2**31, 6, 33),
+    "b": (False, True),
+    "c": (0j, -1 + 2j, complex(np.nan, 0.0), complex(np.inf, -0.0)),
+}
+
+
 def left_of(body: str, before: str = "") -> list[str]:
-    """Return the opcodes that are left of an entry."""
-    return opcodes(rewritten(module_of(body, before), simplify).entry)
+    """Return the opcodes that are left of an entry, checked with special values too."""
+    module = module_of(body, before)
+    made = rewritten(module, simplify)
+    dtypes = [p.shape.dtype.numpy for p in module.entry.parameters]
+    if all(not p.shape.dims for p in module.entry.parameters):
+        for k in range(18):
+            special = (SPECIAL.get(d.kind, SPECIAL["f"]) for d in dtypes)
+            drawn = [held[(k * (1 + at)) % len(held)] for at, held in enumerate(special)]
+            given = [np.array(v).astype(d) for v, d in zip(drawn, dtypes, strict=True)]
+            assert same_bits(results(made, given), results(module, given))
+    return opcodes(made.entry)
 
 
 @pytest.mark.parametrize(

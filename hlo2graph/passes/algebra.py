@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from hlo2graph.hlo import DType, Instruction, Kind, Shape
+from hlo2graph.ops.expect import in_total_order
 from hlo2graph.ops.spec import Array
 from hlo2graph.ops.widening import widen
 from hlo2graph.passes.draft import Draft
@@ -241,12 +242,12 @@ def _opposite(draft: Draft, instr: Instruction, compared: Instruction) -> Found:
     """Compare the other way round; NaN compares only as equal or not."""
     direction = str(compared.attrs["direction"])
     dtype = draft.shape(compared.operands[0]).dtype
-    total = compared.attrs.get("type") == "TOTALORDER"
+    total = in_total_order(compared, dtype)
     if (dtype.is_float and not total) and direction not in ("EQ", "NE"):
         return None
     if dtype.is_complex:
         return None
-    attrs = {k: v for k, v in compared.attrs.items() if k in ("direction", "type")}
+    attrs = {k: v for k, v in compared.attrs.items() if k in ("direction", "order", "type")}
     return made(instr, "compare", compared.operands, {**attrs, "direction": _OPPOSITE[direction]})
 
 

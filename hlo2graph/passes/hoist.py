@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence, Set
 
 from hlo2graph.hlo import Instruction, Shape
 from hlo2graph.passes.draft import is_settled
-from hlo2graph.passes.loop_state import LoopState, elements, index_of
+from hlo2graph.passes.loop_state import LoopState
+from hlo2graph.passes.tuple_parts import elements, index_of
 
 _CHEAP = frozenset(
     {

@@ -34,6 +34,8 @@ def inline_calls(module: Module) -> Module:
         if name in stepped:
             computation = _Inliner(computation, done, calls).run()
         done[name] = computation
+    if all(done[name] is held for name, held in module.computations.items()):
+        return module
     return used_computations(replace(module, computations=done))
 
 

@@ -9,8 +9,9 @@ from hlo2graph.ops import OPS
 from hlo2graph.ops.views import same_places
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.fold_constants import MOST_ELEMENTS
-from hlo2graph.passes.loop_state import LoopState, elements, index_of
+from hlo2graph.passes.loop_state import LoopState
 from hlo2graph.passes.repeats import Regions, key_of
+from hlo2graph.passes.tuple_parts import elements, index_of
 from hlo2graph.passes.values import add_filled, constant, splat
 
 _ITSELF = 0  # stands for the element in question among names

@@ -1,17 +1,19 @@
 """Loops: less state, work done once before them, and few rounds of little work written out.
 
 In and out: a Module of the same meaning, whose results have the same bits. See shrink_loops, hoist
-and unroll_loops for the rules. The number of rounds of a loop that stays is written into its
-backend_config, as XLA does, where it is known. What all this uncovers is simplified at once. Loops
-with side effects and control dependencies stay as they are.
+and unroll_loops for the rules, and shrink_branches for those of conditionals. The number of rounds
+of a loop that stays is written into its backend_config, as XLA does, where it is known. What all
+this uncovers is simplified at once. What has side effects or control dependencies stays as it is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Instruction, Module, Raw
+from hlo2graph.hlo.module import CALLING_ATTRS
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.hoist import hoist
@@ -19,20 +21,22 @@ from hlo2graph.passes.inline_calls import inline_calls, used_computations
 from hlo2graph.passes.loop_state import loop_state
 from hlo2graph.passes.repeats import Regions
 from hlo2graph.passes.sequences import sequences
+from hlo2graph.passes.shrink_branches import shrink_branches
 from hlo2graph.passes.shrink_loops import drop_unneeded, shrink
 from hlo2graph.passes.simplify import simplified, simplify
 from hlo2graph.passes.unroll_loops import rounds_of, unroll
 
+_NESTED = ("conditional", "while")
+
 
 def simplify_loops(module: Module) -> Module:
     """Return `module` with the loops of all computations that become thunks simplified."""
-    while any(i.opcode == "while" for c in module.computations.values() for i in c.instructions):
-        round_ = _Round(module)
-        module = round_.run()
-        if not round_.unrolled:
-            break
-        module = simplify(inline_calls(module))
-    return module
+    while True:
+        module = _Round(module).run()
+        inlined = inline_calls(module)
+        if inlined is module:
+            return module
+        module = simplify(inlined)
 
 
 class _Round:
@@ -50,27 +54,36 @@ class _Round:
             if instr.attrs
             for called in instr.called()
         )
-        self.unrolled = False
 
     def run(self) -> Module:
         """Return the module with its loops simplified."""
         stepped = sequences(self._module)
         for name, computation in self._module.computations.items():
-            loops = [i.name for i in computation.instructions if i.opcode == "while"]
-            if loops and name in stepped:
-                computation = self._simplified(computation, loops)
+            nested = [i.name for i in computation.instructions if i.opcode in _NESTED]
+            if nested and name in stepped:
+                computation = self._simplified(computation, nested)
             self._done[name] = computation
         before = self._module.computations
         if all(self._done.get(name) is held for name, held in before.items()):
             return self._module
         return used_computations(replace(self._module, computations=self._done))
 
-    def _simplified(self, computation: Computation, loops: list[str]) -> Computation:
+    def _simplified(self, computation: Computation, nested: list[str]) -> Computation:
         draft = Draft(computation, self._done, self._effects)
-        for name in loops:
-            if name in draft and draft.is_pure(draft[name]):
+        for name in nested:
+            if name not in draft or not draft.is_pure(draft[name]):
+                continue
+            if draft[name].opcode == "while":
                 self._loop(draft, draft[name])
+            else:
+                self._conditional(draft, draft[name])
         return simplified(draft, self._regions) if draft.changed else computation
+
+    def _conditional(self, around: Draft, conditional: Instruction) -> None:
+        names = list(conditional.called())
+        drafts = [Draft(self._done[n], self._done, self._effects) for n in names]
+        shrink_branches(around, conditional, drafts)
+        _call(around, conditional.name, [self._put(draft) for draft in drafts])
 
     def _loop(self, around: Draft, loop: Instruction) -> None:
         state = loop_state(around, loop, self._done, self._effects)
@@ -80,33 +93,43 @@ class _Round:
                 return
             hoist(state)
             drop_unneeded(state)
-            self._put(around, loop.name, "body", simplified(state.body, self._regions))
-            self._put(around, loop.name, "condition", simplified(state.condition, self._regions))
+            _call(around, loop.name, [self._put(state.condition), self._put(state.body)])
         loop = around[loop.name]
         rounds = rounds_of(around, loop, self._done)
         if rounds is None:
             return
-        if unroll(around, loop, rounds, self._done):
-            self.unrolled = True
-        elif "backend_config" not in loop.attrs:
+        if not unroll(around, loop, rounds, self._done) and "backend_config" not in loop.attrs:
             known = Raw(f'{{"known_trip_count":{{"n":"{rounds}"}}}}')
             around.become(loop.name, replace(loop, attrs={**loop.attrs, "backend_config": known}))
 
-    def _put(self, around: Draft, loop: str, role: str, made: Computation) -> None:
-        """Let a loop use a computation made of its own: a new one where others call that."""
-        before = str(around[loop].attrs[role])
+    def _put(self, draft: Draft) -> str:
+        """Simplify a called computation; return its name, a new one if others call it too."""
+        made = simplified(draft, self._regions)
+        before = made.name
         if made is self._done[before]:
-            return
-        name = before
-        if self._callers[before] > 1:
-            name = self._fresh(before)
-            made = replace(made, name=name)
-            attrs = {**around[loop].attrs, role: name}
-            around.become(loop, replace(around[loop], attrs=attrs))
-        self._done[name] = made
+            return before
+        name = self._fresh(before) if self._callers[before] > 1 else before
+        self._done[name] = replace(made, name=name)
+        return name
 
     def _fresh(self, stem: str) -> str:
         count = 1
         while (name := f"{stem}.{count}") in self._done or name in self._module.computations:
             count += 1
         return name
+
+
+def _call(draft: Draft, name: str, called: Sequence[str]) -> None:
+    """Let an instruction call these computations, in the order of `Instruction.called`."""
+    instr = draft[name]
+    if list(instr.called()) == list(called):
+        return
+    left = iter(called)
+    attrs = dict(instr.attrs)
+    for attr in CALLING_ATTRS:
+        held = attrs.get(attr)
+        if isinstance(held, tuple):
+            attrs[attr] = tuple(next(left) for _ in held)
+        elif held is not None:
+            attrs[attr] = next(left)
+    draft.become(name, replace(instr, attrs=attrs))
