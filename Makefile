@@ -57,8 +57,9 @@ forms-gpu: $(VENV)/.developing ## On a GPU: measure each kernel form beside a co
 bench: $(VENV)/.developing ## Measure how cost grows with program size
 	$(BIN)/python tests/bench/scale.py
 
-fuzz: $(VENV)/.developing ## Break texts at random (SECONDS=N)
+fuzz: $(VENV)/.developing ## Break texts, then hold random modules against XLA (SECONDS=N each)
 	$(BIN)/python tests/fuzz/text.py $(SECONDS)
+	$(BIN)/python tests/fuzz/modules.py $(SECONDS)
 
 venv: $(VENV)/.developing ## Make .venv with all that tests and checks need
 

@@ -73,9 +73,9 @@ def test_sums_of_floats_saturate_and_those_of_integers_wrap(dtype: str, result: 
     agree(text, [left, right.astype(DTYPES[dtype].numpy)], 0)
 
 
-@pytest.mark.parametrize("opcode", ["add", "maximum", "multiply"])
-@pytest.mark.parametrize("dtype", ["s4", "u4"])
-def test_types_below_a_byte_fold(dtype: str, opcode: str) -> None:
+@pytest.mark.parametrize("opcode", ["add", "maximum", "multiply", "and"])
+@pytest.mark.parametrize("dtype", ["s4", "u4", "u8", "u32"])
+def test_narrow_and_unsigned_types_fold(dtype: str, opcode: str) -> None:
     region = scalar_region("region", opcode, dtype)
     values = np.arange(24).reshape(4, 6).astype(np.int8).astype(DTYPES[dtype].numpy)
     start = np.array(1).astype(DTYPES[dtype].numpy)

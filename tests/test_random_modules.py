@@ -5,17 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
+import numpy as np
 from agreement import arguments_of, run_host
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_modules import random_module
+from random_operations import random_arguments, random_operation, with_calls
 from xla import run_xla
 
 import hlo2graph as h2g
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import InputError
 from hlo2graph.hlo.printer import format_module
-from hlo2graph.inspect.compare import same_bits
+from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from hlo2graph.program.text.plan import format_plan
 
 WAYS = (
@@ -67,6 +69,21 @@ def test_xla_gives_the_same_bits(seed):
     args = arguments_of(text)
     _, _, body = text.partition("\n")  # aliases are no matter of values
     assert same_bits(run_host(text, args), run_xla(f"HloModule m\n{body}", args))
+
+
+@examples(150)
+@given(st.integers(0, 2**32))
+def test_any_operation_gives_the_results_of_xla(seed):
+    rnd = Random(seed)
+    text = random_operation(rnd)
+    args = random_arguments(text, rnd)
+    want = run_xla(with_calls(text), args)
+    leaves = h2g.parse(text).entry.result.shape.leaves()
+    ours = run_host(text, args), HostExecutable(h2g.plan(text, fuse="default"))(*args)
+    for leaf, theirs, *mine in zip(leaves, want, *ours, strict=True):
+        for got in mine:
+            found = compare(np.asarray(got), theirs, tolerance_for(leaf.dtype))
+            assert found.ok, f"{found}\n{text}"
 
 
 @examples(60)

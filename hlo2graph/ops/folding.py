@@ -45,7 +45,7 @@ def identity_of(ufunc: np.ufunc, dtype: DType) -> Array:
     """Return the neutral element of one of UFUNCS, in the type that `dtype` accumulates in."""
     work = compute_dtype(dtype)
     if ufunc not in (np.maximum, np.minimum):
-        return np.asarray(ufunc.identity, work)
+        return np.asarray(ufunc.identity).astype(work)  # that of `and` is -1
     low = ufunc is np.maximum
     match dtype.kind:
         case Kind.PRED:
