@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from single import by_xla, infer, mismatch, on_host
 
+import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.errors import VerifyError
 from hlo2graph.hlo import DTYPES, DType, Instruction, Shape
 from hlo2graph.ops import OPS
@@ -306,3 +308,31 @@ def test_every_elementwise_opcode_says_so() -> None:
     assert {s.opcode for s in CONVERSION if not s.elementwise} == {"bitcast-convert"}
     assert OPS["add"].inplace == (0, 1)
     assert OPS["is-finite"].inplace == ()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s32", "u32", "pred"])
+@pytest.mark.parametrize("order", ["TOTAL", "PARTIAL"])
+def test_compare_in_the_spelling_of_newer_xla(dtype: str, order: str) -> None:
+    """XLA 0.10 does not parse it; for floats TOTAL is what it calls TOTALORDER."""
+    text = (
+        f"HloModule m\nENTRY e {{ a = {dtype}[5] parameter(0) b = {dtype}[5] parameter(1) "
+        f"ROOT r = pred[5] compare(a, b), direction=LT, order={order} }}"
+    )
+    old = "type=TOTALORDER" if dtype in ("f32", "bf16") and order == "TOTAL" else ""
+    plain = text.replace(f", order={order}", f", {old}" if old else "")
+    values = np.array([[0.0, -0.0, np.nan, 1, -1], [-0.0, 0.0, 1, np.nan, 3]])
+    if dtype not in ("f32", "bf16"):
+        values = np.abs(np.nan_to_num(values))
+    given = [v.astype(hlo2graph.parse(text).entry.parameters[0].shape.dtype.numpy) for v in values]
+    assert str(hlo2graph.parse(text)).count(f"order={order}") == 1
+    found, want = (hlo2graph.compile(t, backend="host")(*given)[0] for t in (text, plain))
+    np.testing.assert_array_equal(found, want)
+
+
+def test_compare_in_total_order_of_newer_xla_on_the_device() -> None:
+    text = (
+        "HloModule m\nENTRY e { a = f32[5] parameter(0) b = f32[5] parameter(1) "
+        "ROOT r = pred[5] compare(a, b), direction=LT, order=TOTAL }"
+    )
+    (kernel,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
+    assert "hlo::total_order" in kernel.text

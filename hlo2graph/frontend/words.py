@@ -24,6 +24,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "kind": ("kLoop", "kInput", "kOutput", "kCustom"),
     "mode": ("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id"),
     "operand_precision": ("default", "high", "highest"),
+    "order": ("TOTAL", "PARTIAL"),
     "padding_type": ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"),
     "result_accuracy": ("default", "highest"),
     "schedule": ("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"),

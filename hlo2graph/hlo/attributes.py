@@ -173,6 +173,7 @@ KINDS: dict[str, AttrKind] = {
     "operand_batching_dims": AttrKind.INTS,
     "operand_layout_constraints": AttrKind.SHAPES,
     "operand_precision": AttrKind.RAW,
+    "order": AttrKind.WORD,
     "origin": AttrKind.RAW,
     "outfeed_config": AttrKind.STRING,
     "outfeed_shape": AttrKind.SHAPE,

@@ -6,7 +6,7 @@ import numpy as np
 
 from hlo2graph.hlo import Instruction
 from hlo2graph.ops.device import Element, Expr, Index
-from hlo2graph.ops.expect import integer, written
+from hlo2graph.ops.expect import in_total_order, integer, written
 
 _SIGNS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
@@ -14,7 +14,7 @@ _SIGNS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 def compare(element: Element, instr: Instruction, index: Index) -> Expr:
     """Compare two elements, by total order where the type asks for it."""
     a, b = (element.operand(k, index) for k in (0, 1))
-    if instr.attrs.get("type") == "TOTALORDER":
+    if in_total_order(instr, element.shape(0).dtype):
         a, b = f"hlo::total_order({a})", f"hlo::total_order({b})"
     return element.bind(written(instr).dtype, f"{a} {_SIGNS[str(instr.attrs['direction'])]} {b}")
 

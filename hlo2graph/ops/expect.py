@@ -232,6 +232,12 @@ def _scalars(types: Sequence[DType]) -> str:
     return ", ".join(f"{dtype}[]" for dtype in types)
 
 
+def in_total_order(instr: Instruction, dtype: DType) -> bool:
+    """Tell whether a comparison is by the total order of floats; newer XLA spells it `order`."""
+    total = instr.attrs.get("type") == "TOTALORDER" or instr.attrs.get("order") == "TOTAL"
+    return total and dtype.is_float
+
+
 def dynamic_of(*shapes: Shape) -> tuple[int, ...]:
     """Return the dimensions that are dynamic in any of `shapes`, all of one rank."""
     return tuple(sorted({dim for shape in shapes for dim in shape.dynamic}))

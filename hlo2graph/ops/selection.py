@@ -11,9 +11,17 @@ from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.device import function
 from hlo2graph.ops.elementwise import common
 from hlo2graph.ops.elementwise_mixed import maximum, minimum
-from hlo2graph.ops.expect import PREDS, accepts, as_arrays, dynamic_of, refuse, word
+from hlo2graph.ops.expect import (
+    PREDS,
+    accepts,
+    as_arrays,
+    dynamic_of,
+    in_total_order,
+    refuse,
+    word,
+)
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
-from hlo2graph.ops.widening import widen
+from hlo2graph.ops.widening import dtype_of, widen
 
 _DIRECTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "EQ": np.equal,
@@ -37,6 +45,8 @@ def _infer_compare(instr: Instruction, operands: Sequence[AnyShape], _: Computat
     word(instr, "direction", _DIRECTIONS)
     if "type" in instr.attrs:
         word(instr, "type", _TYPES[shape.dtype.kind])
+    if "order" in instr.attrs:
+        word(instr, "order", ("PARTIAL", "TOTAL"))
     return Shape(DTYPES["pred"], shape.dims, dynamic=shape.dynamic)
 
 
@@ -45,7 +55,7 @@ def _compare(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) ->
     direction = str(instr.attrs["direction"])
     if left.dtype.kind == "c" and direction not in ("EQ", "NE"):
         return _compare_complex(direction, left, right)
-    if instr.attrs.get("type") == "TOTALORDER":
+    if in_total_order(instr, dtype_of(left)):
         left, right = _total_order(left), _total_order(right)
     else:
         left, right = widen(left), widen(right)
@@ -107,7 +117,7 @@ SELECTION: tuple[OpSpec, ...] = (
         2,
         _infer_compare,
         _compare,
-        attrs=frozenset({"direction", "type"}),
+        attrs=frozenset({"direction", "order", "type"}),
         required=frozenset({"direction"}),
         elementwise=True,
         device=device.compare,
