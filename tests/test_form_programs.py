@@ -6,8 +6,11 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph
+from hlo2graph.backends.cuda import kernels as kernels_module
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import compare, tolerance_for
+from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.gpu.form_programs import programs
 from tests.gpu.forms import drawn
@@ -17,9 +20,16 @@ SMALL = 400_000  # bytes of the largest array, about
 
 @pytest.mark.slow
 @needs_gxx
-def test_programs_agree_with_the_host():
+@pytest.mark.parametrize("multiprocessors", [0, 132])
+def test_programs_agree_with_the_host(monkeypatch, multiprocessors):
+    """With none of them every loop is wide, and every one across the grain tiled."""
+    figures = DeviceFigures(multiprocessors, 2048, 227 * 1024, 4.8e12)
+    monkeypatch.setattr(kernels_module, "figures_for", lambda _: figures)
     plans = {p.name: hlo2graph.plan(p.text, target="sm_90") for p in programs((SMALL,))}
     kernels = Kernels(list(plans.values()))
+    texts = [s.text for plan in plans.values() for s in kernels_of(plan).values()]
+    apart = sum("first = blockIdx.x * 1024 + threadIdx.x" in text for text in texts)
+    assert (apart > 2) == (multiprocessors == 0)
     for name, plan in plans.items():
         arguments = [drawn(*bound.array_type) for bound in plan.inputs]
         got = EmulatedExecutable(plan, kernels)(*arguments)

@@ -117,21 +117,32 @@ def window_places(
     """Return where each window element lies in the operand, and the tests that it lies inside."""
     places, tests = [], []
     for i, step, w, size in zip(index, steps, window, sizes, strict=True):
-        moved = f"{i} * {w.stride} + {step} * {w.rhs_dilate} - ({w.pad_low})"
-        place = element.integer(moved)
+        place = _moved(element, i, step, w)
         if w.lhs_dilate > 1:
-            tests.append(f"{place} % {w.lhs_dilate} == 0")
-            tests.append(f"{place} >= 0")
+            tests += [f"{place} % {w.lhs_dilate} == 0", f"{place} >= 0"]
             place = element.integer(f"{place} / {w.lhs_dilate}")
+            tests.append(f"{place} < {size}")
         else:
-            tests.append(f"{place} >= 0")
-        tests.append(f"{place} < {size}")
+            span = (w.size - 1) * w.rhs_dilate
+            further = (size + w.pad_low + w.pad_high - span - 1) // w.stride * w.stride
+            tests += [f"{place} >= 0"] if w.pad_low > 0 else []
+            tests += [f"{place} < {size}"] if further + span - w.pad_low >= size else []
         places.append(place)
     return tuple(places), tests
 
 
+def _moved(element: Element, index: Expr, step: Expr, w: WindowDim) -> Expr:
+    """Return where a window's element lies in the operand with its padding cut off."""
+    found = index if w.stride == 1 else f"{index} * {w.stride}"
+    if step != "0":
+        found += f" + {step}" if w.rhs_dilate == 1 else f" + {step} * {w.rhs_dilate}"
+    if w.pad_low:
+        found += f" {'-' if w.pad_low > 0 else '+'} {abs(w.pad_low)}"
+    return index if found == index else element.integer(found)
+
+
 class loops(ExitStack):
-    """Nested counting loops; entering yields their counters."""
+    """Nested counting loops; entering yields their counters, 0 for loops of one step."""
 
     def __init__(self, element: Element, sizes: Sequence[int]) -> None:
         super().__init__()
@@ -141,6 +152,9 @@ class loops(ExitStack):
         super().__enter__()
         steps = []
         for size in self._sizes:
+            if size == 1:
+                steps.append("0")
+                continue
             name = self._element.fresh("n")
             kind = "int" if size < 2**31 else "long long"
             head = f"for ({kind} {name} = 0; {name} < {size}; ++{name})"

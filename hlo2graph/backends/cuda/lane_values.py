@@ -34,10 +34,14 @@ class LaneNames:
     Names not known here are the same in all lanes.
     """
 
-    def __init__(self, lanes: int, first: str) -> None:
-        """Begin with `first`, the number of the first lane's element: a multiple of `lanes`."""
+    def __init__(self, lanes: int, first: str, step: int = 1) -> None:
+        """Begin with `first`, the number of the first lane's element; the others are steps on.
+
+        Where the step is 1, `first` is a multiple of `lanes`.
+        """
         self.lanes = lanes
-        self._known: dict[str, LaneValue | None] = {first: LaneValue(1, lanes, signed=False)}
+        base = LaneValue(step, lanes if step == 1 else 1, signed=False)
+        self._known: dict[str, LaneValue | None] = {first: base}
 
     def __getitem__(self, name: str) -> LaneValue | None:
         return self._known.get(name, SAME)

@@ -1,4 +1,4 @@
-"""Code for one element made code for V elements that lie side by side: V lanes in one thread.
+"""Code for one element made code for V elements: V lanes in one thread, side by side or apart.
 
 Every statement that differs between lanes is written once a lane, one behind the other, so that
 the compiler finds V loads, or V stores, at consecutive places and makes one access of them. What
@@ -50,22 +50,23 @@ class Access:
 class Lanes:
     """The body of a kernel for `count` lanes: `lines`, and the `accesses` they make.
 
-    Lane k computes element `first + k`, where `first` is a multiple of `count`.
+    Lane k computes element `first + step * k`. Where the step is 1, `first` is `thread * count`.
     """
 
-    def __init__(self, body: Sequence[str], first: str, count: int) -> None:
+    def __init__(self, body: Sequence[str], first: str, count: int, step: int = 1) -> None:
         """Take the lines for the element of number `first`."""
         self.accesses: list[Access] = []
         self.lines: list[str] = []
         self._count = count
         self._by_thread = re.compile(rf"\b{first} ([/%]) (\d+)\b")
+        self._step = step
         self._mutable: set[str] = set()  # variables that differ after some assignment
         margin = body[0][: -len(body[0].lstrip())]
         nodes = tuple(_parsed(iter([line.strip() for line in body])))
         known = -1
         while known != len(self._mutable):  # what a loop assigns differs from its start on
             known = len(self._mutable)
-            self._names = LaneNames(count, first)
+            self._names = LaneNames(count, first, step)
             self.accesses.clear()
             self.lines = [margin + line for line in self._several(nodes)]
 
@@ -102,7 +103,7 @@ class Lanes:
     def _shared(self, match: re.Match[str]) -> str:
         """Count in whole threads: the compiler then knows that a remainder is a multiple of V."""
         sign, divisor, count = match[1], int(match[2]), self._count
-        if divisor % count:
+        if divisor % count or self._step != 1:
             return match[0]
         return f"thread {sign} {divisor // count}" + (f" * {count}" if sign == "%" else "")
 

@@ -1,6 +1,6 @@
 """The loop form: each thread computes an element of the result by the element rules alone.
 
-In large arrays it computes several that lie side by side, see widen.
+In large arrays it computes several, see widen.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
-from hlo2graph.backends.cuda.widen import THREADS, lanes_for, widened
+from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.device_shaping import clamped
@@ -65,7 +65,10 @@ class _Passes:
         self.wide = False
 
     def write(self, results: Sequence[Shape], element: Callable[[Expr], None]) -> None:
-        """Write a pass over arrays of the same dimensions; `element` writes that of a number."""
+        """Write a pass over arrays of the same dimensions; `element` writes that of a number.
+
+        Elements that do not fill all lanes of a thread, or a block, have threads of their own.
+        """
         emit, count = self._emitter, results[0].elements
         found = self._widened(results, element) if lanes_for(self._signature, results) > 1 else None
         if found is None:
@@ -73,20 +76,22 @@ class _Passes:
             with emit.block(f"if (thread < {count})"):
                 element("thread")
             return
-        lanes, lines = found
-        whole, rest = divmod(count, lanes)
-        self.threads, self.wide = max(self.threads, whole + rest), True
+        lanes, step = found.lanes, found.step
+        whole = count // (lanes * step) * step
+        needed = count - whole * (lanes - 1)
+        self.threads, self.wide = max(self.threads, needed), True
         with emit.block(f"if (thread < {whole})"):
-            emit.line(f"const {emit.index_type} first = thread * {lanes};")
-            emit.lines += lines
-        if rest:
-            with emit.block(f"else if (thread < {whole + rest})"):
+            place = f"thread * {lanes}"
+            if step > 1:
+                place = f"{emit.block_index} * {lanes * step} + threadIdx.x"
+            emit.line(f"const {emit.index_type} first = {place};")
+            emit.lines += found.lines
+        if needed > whole:
+            with emit.block(f"else if (thread < {needed})"):
                 emit.line(f"const {emit.index_type} last = thread + {whole * (lanes - 1)};")
                 element("last")
 
-    def _widened(
-        self, results: Sequence[Shape], element: Callable[[Expr], None]
-    ) -> tuple[int, list[str]] | None:
+    def _widened(self, results: Sequence[Shape], element: Callable[[Expr], None]) -> Wide | None:
         emit, mark = self._emitter, len(self._emitter.lines)
         with emit.block("if (true)"):  # for its scope: what is known in it is forgotten
             element("first")

@@ -1,13 +1,15 @@
-"""How many neighbouring elements a thread of a loop computes, and their code.
+"""Which elements a thread of a loop computes, and their code.
 
-As many as fill accesses of 16 bytes, where every multiprocessor keeps a block, most of the accesses
-merge, and the values of all lanes fit into registers.
+As many as fill accesses of 16 bytes, where every multiprocessor keeps a block and the values of all
+fit into registers. They lie side by side where most of the accesses merge. Else they lie a block's
+threads apart, so that each access is still one of neighbouring threads, and several run at once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
@@ -16,6 +18,7 @@ from hlo2graph.hlo import Shape
 THREADS = 256
 MOST_VALUES = 96  # alive at once in a thread
 MOST_LINES = 4000
+MOST_APART = 8  # lanes that lie apart: bytes would else be as many as merged ones
 FEW = 4  # an array of fewer elements than a quarter of the results is left out of account
 _VALUE = re.compile(r"\b[vm]\d+(?:_\d+)?\b")
 
@@ -32,22 +35,28 @@ def lanes_for(signature: Signature, results: Sequence[Shape]) -> int:
     return lanes
 
 
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """A body for several lanes, `step` elements apart: 1, or THREADS."""
+
+    lines: Sequence[str]
+    lanes: int
+    step: int
+
+
 def widened(
     body: Sequence[str], first: str, signature: Signature, results: Sequence[Shape]
-) -> tuple[int, list[str]] | None:
-    """Return how many lanes suit the body that computes element `first`, and its lines for them.
-
-    None where one element a thread is as good.
-    """
-    lanes = lanes_for(signature, results)
-    while lanes > 1 and lanes * len(body) > MOST_LINES:
-        lanes //= 2
+) -> Wide | None:
+    """Return the body that computes element `first` for as many lanes as suit; None for one."""
+    lanes, step = lanes_for(signature, results), 1
     while lanes > 1:
-        wide = Lanes(body, first, lanes)
-        if not _mostly_merges(wide, signature, results[0].elements):
-            return None
-        if most_alive(wide.lines) <= MOST_VALUES:
-            return lanes, wide.lines
+        if lanes * len(body) <= MOST_LINES:
+            wide = Lanes(body, first, lanes, step)
+            if step == 1 and not _mostly_merges(wide, signature, results[0].elements):
+                lanes, step = min(lanes, MOST_APART), THREADS
+                continue
+            if most_alive(wide.lines) <= MOST_VALUES:
+                return Wide(wide.lines, lanes, step)
         lanes //= 2
     return None
 
