@@ -162,6 +162,41 @@ def _arg_max(s: _Shapes) -> _Form:
     return body, pair, [s.full]
 
 
+def _looked_up(s: _Shapes) -> _Form:
+    """Sums of a table's elements, at places that are read; branches between the loads."""
+    body = s.scalar("zero", 0) + f"  turned = {s.full} reverse(p0), {s.reduced}\n"
+    body += s.full_op("size", "abs", "turned")
+    body += f"  at = s32[{s.full_dims}] convert(size)\n"
+    rank = len(s.full_dims.split(","))
+    body += (
+        f"  taken = {s.full} gather(p1, at), offset_dims={{}}, collapsed_slice_dims={{0}}, "
+        f"start_index_map={{0}}, index_vector_dim={rank}, slice_sizes={{1}}\n"
+    )
+    body += f"  i = s32[{s.full_dims}] iota(), iota_dimension={s.axis}\n"
+    body += "  three.0 = s32[] constant(3)\n"
+    body += f"  three = s32[{s.full_dims}] broadcast(three.0), dimensions={{}}\n"
+    body += f"  first = pred[{s.full_dims}] compare(i, three), direction=LT\n"
+    body += s.full_op("other", "sine", "p0") + s.full_op("largest", "maximum", "other", "taken")
+    body += s.full_op("v", "select", "first", "largest", "size") + s.fold("r", "v", "zero", "add")
+    result = f"({s.row}, {s.full})"
+    return f"{body}  ROOT t = {result} tuple(r, taken)", result, [s.full, f"{s.dtype}[3]"]
+
+
+def _reshaped(s: _Shapes) -> _Form:
+    """What waits for the totals goes on in other dimensions, row by row."""
+    body = s.scalar("zero", 0) + s.full_op("n", "abs", "p0") + s.fold("sum", "n", "zero", "add")
+    body += s.spread("sums", "sum") + s.full_op("part", "divide", "n", "sums")
+    count = 1
+    for n in s.full_dims.split(","):
+        count *= int(n)
+    flat = f"{s.dtype}[{count}]"
+    body += f"  flat = {flat} reshape(part)\n  out = {flat} multiply(flat, p1)\n"
+    rows = f"{s.dtype}[1,{count // s.count},1]"
+    body += f"  rows = {rows} reshape(sum)\n  logs = {rows} log(rows)\n"
+    result = f"({flat}, {rows})"
+    return f"{body}  ROOT t = {result} tuple(out, logs)", result, [s.full, flat]
+
+
 FORMS: dict[str, Callable[[_Shapes], _Form]] = {
     "sum": _sum,
     "product": _product,
@@ -171,4 +206,6 @@ FORMS: dict[str, Callable[[_Shapes], _Form]] = {
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "arg_max": _arg_max,
+    "looked_up": _looked_up,
+    "reshaped": _reshaped,
 }

@@ -15,7 +15,14 @@ from typing import TypeAlias
 from hlo2graph.backends.cuda.ctypes import compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.column_plan import FEWEST_SLICES, ColumnPlan, plan_columns
-from hlo2graph.backends.cuda.forms.folding import FoldWriter, Place, Values, dtypes_of, indices
+from hlo2graph.backends.cuda.forms.folding import (
+    FoldWriter,
+    Place,
+    Values,
+    dtypes_of,
+    indices,
+    loads_first,
+)
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.device import Expr
@@ -71,8 +78,11 @@ class _Writer:
                 [self.emit.variable(t, "{}") for t in types] for _ in range(self.plan.vector)
             ]
         with self._round() as (steps, is_first):
-            for reduce in self.reduces:
-                self._fold(reduce, steps, is_first)
+            start = len(self.emit.lines)
+            values = [self._values(reduce, steps) for reduce in self.reduces]
+            loads_first(self.emit, start)
+            for reduce, found in zip(self.reduces, values, strict=True):
+                self._fold(reduce, steps, found, is_first)
             self._store_full(steps)
         shared = self._share()
         self._finish(shared)
@@ -124,10 +134,18 @@ class _Writer:
 
     # ---- folding --------------------------------------------------------------------------
 
-    def _fold(self, reduce: Instruction, steps: Sequence[_Step], is_first: Expr) -> None:
+    def _values(self, reduce: Instruction, steps: Sequence[_Step]) -> list[list[Values]]:
+        return [[self.fold.values(reduce, place) for place in step.places] for step in steps]
+
+    def _fold(
+        self,
+        reduce: Instruction,
+        steps: Sequence[_Step],
+        values: Sequence[list[Values]],
+        is_first: Expr,
+    ) -> None:
         """Fold a round's steps: those that all threads have at once, then the others."""
         fold, emit = self.fold, self.emit
-        values = [[fold.values(reduce, place) for place in step.places] for step in steps]
         held = self.partial[reduce.name]
         whole = [v for step, v in zip(steps, values, strict=True) if step.inside is None]
         totals = [fold.folded(reduce, column) for column in zip(*whole, strict=True)]
@@ -191,11 +209,12 @@ class _Writer:
         """Write full-size results: all values of a step, then all its stores."""
         leaves = self.fold.results(Size.FULL)
         for step in steps if leaves else ():
-            found = [(k, p, self.fold.result(k, p)) for k in leaves for p in step.places]
-            tests = [test for test in (self.inside, step.inside) if test]
-            with self.emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                for number, place, value in found:
-                    self.fold.store(number, place, value)
+            start = len(self.emit.lines)
+            found = [[self.fold.result(k, place) for place in step.places] for k in leaves]
+            loads_first(self.emit, start)
+            test = " && ".join(test for test in (self.inside, step.inside) if test)
+            for number, values in zip(leaves, found, strict=True):
+                self.fold.store(number, step.places, values, test)
 
     def _finish(self, shared: Mapping[str, Sequence[Expr]]) -> None:
         """Fold what is left of the slices, a thread a result; write the row-size results."""
@@ -216,7 +235,7 @@ class _Writer:
             leaves = self.fold.results(Size.ROW)
             found = [(k, self.fold.result(k, row)) for k in leaves]
             for k, value in found:
-                self.fold.store(k, row, value)
+                self.fold.store(k, [row], [value])
 
     def _total(self, reduce: Instruction, arrays: Sequence[Expr]) -> list[Expr]:
         emit, plan = self.emit, self.plan

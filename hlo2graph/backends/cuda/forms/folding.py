@@ -7,6 +7,7 @@ finds what was computed for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hlo2graph.backends.cuda.ctypes import stored
@@ -19,6 +20,12 @@ from hlo2graph.ops.region import Folding
 from hlo2graph.ops.region_spaces import Size, Space
 
 Values = tuple[Expr, ...]  # an element of each leaf
+
+_DECLARED = re.compile(
+    r" *const (?:(?:int|long long) i\d+ = (?=.)|[\w:]+ \w+ = (?=hlo::load\(p))(?P<value>.*);$"
+)
+_ASSIGNED = re.compile(r"(\w+)(?:\[\w*\])? = ")
+_NAME = re.compile(r"\b[a-z]+\d+\b")
 
 
 class Place:
@@ -138,11 +145,17 @@ class FoldWriter:
         """Return an element of a result leaf."""
         return self.at(self.computation.root, number, place)
 
-    def store(self, number: int, place: Place, value: Expr) -> None:
-        """Write an element of a result leaf."""
-        leaf = self.leaves[number]
-        at = self.emit.offset(leaf, place.index(leaf.dims))
-        self.emit.line(f"r{number}[{at}] = {stored(leaf.dtype, value)};")
+    def store(
+        self, number: int, places: Sequence[Place], values: Sequence[Expr], test: str = ""
+    ) -> None:
+        """Write elements of a result leaf, if `test` holds: what lies in memory first, then all."""
+        emit, leaf = self.emit, self.leaves[number]
+        raw = [emit.fresh("w") for _ in values]
+        for name, value in zip(raw, values, strict=True):
+            emit.line(f"const auto {name} = {stored(leaf.dtype, value)};")
+        with emit.block(f"if ({test or 'true'})"):
+            for place, name in zip(places, raw, strict=True):
+                emit.line(f"r{number}[{emit.offset(leaf, place.index(leaf.dims))}] = {name};")
 
     def _called(self, reduce: Instruction, a: Sequence[Expr], b: Sequence[Expr]) -> Values:
         return self.emit.call(str(reduce.attrs["to_apply"]), (*a, *b))
@@ -169,6 +182,28 @@ def indices(
     return [
         index | {order[-1]: emit.integer(f"{first} + {k}" if k else first)} for k in range(count)
     ]
+
+
+def loads_first(emit: ElementEmitter, start: int) -> None:
+    """Move the loads among the lines from number `start` on before all else that can wait.
+
+    So loads of neighbouring elements stand together, for the compiler to make one access of them,
+    and all are under way before the first is used. None of the lines may store.
+    """
+    lines = emit.lines[start:]
+    margin = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    early: list[str] = []
+    late: list[str] = []
+    waiting: set[str] = set()  # names that the late lines give values to
+    for line in lines:
+        found = _DECLARED.match(line)
+        at_top = len(line) - len(line.lstrip()) == margin
+        if found and at_top and waiting.isdisjoint(_NAME.findall(found["value"])):
+            early.append(line)
+        else:
+            late.append(line)
+            waiting.update(_ASSIGNED.findall(line))
+    emit.lines[start:] = early + late
 
 
 def dtypes_of(reduce: Instruction) -> list[DType]:

@@ -16,7 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.folding import FoldWriter, Place, Values, dtypes_of, indices
+from hlo2graph.backends.cuda.forms.folding import (
+    FoldWriter,
+    Place,
+    Values,
+    dtypes_of,
+    indices,
+    loads_first,
+)
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -143,7 +150,9 @@ class _Writer:
             for reduce in reduces:
                 partial[reduce.name] = [emit.variable(t, "{}") for t in dtypes_of(reduce)]
         with self._round() as (chunks, is_first):
+            start = len(emit.lines)
             values = [self._values(reduce, chunks) for reduce in reduces]
+            loads_first(emit, start)
             for reduce, found in zip(reduces, values, strict=True):
                 self._fold(reduce, chunks, found, partial, is_first)
             if early:
@@ -189,15 +198,17 @@ class _Writer:
     def _store(self, chunks: Sequence[_Chunk], leaves: Sequence[int]) -> None:
         """Write full-size results: all values of a chunk, then all its stores."""
         for chunk in chunks:
-            found = []
+            start = len(self.emit.lines)
+            found: dict[int, list[Expr]] = {number: [] for number in leaves}
             for place in chunk.places:
                 if any(self.region.waits[k] for k in leaves):
                     self.fold.bridge(Size.FULL, place)
-                found += [(k, place, self.fold.result(k, place)) for k in leaves]
-            tests = [test for test in (self.inside, chunk.inside) if test]
-            with self.emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                for number, place, value in sorted(found, key=lambda f: f[0]):
-                    self.fold.store(number, place, value)
+                for number in leaves:
+                    found[number].append(self.fold.result(number, place))
+            loads_first(self.emit, start)
+            test = " && ".join(test for test in (self.inside, chunk.inside) if test)
+            for number, values in found.items():
+                self.fold.store(number, chunk.places, values, test)
 
     def _store_row(self) -> None:
         leaves = self.fold.results(Size.ROW)
@@ -207,4 +218,4 @@ class _Writer:
         with self.emit.block(f"if ({' && '.join(tests)})"):
             found = [(k, self.fold.result(k, self.row)) for k in leaves]
             for number, value in found:
-                self.fold.store(number, self.row, value)
+                self.fold.store(number, [self.row], [value])
