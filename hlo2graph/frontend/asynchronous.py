@@ -64,18 +64,8 @@ def write_out(
     return replace(short, opcode=sugar.opcode)
 
 
-def follow(
-    instr: Instruction, op: str | None, known: Mapping[str, Instruction], context: Context
-) -> str | None:
-    """Say what an async-update or -done, of `op` if it is short, says otherwise than its start.
-
-    What is wrong with its operand is for others to say.
-    """
-    start = known[instr.operands[0]]
-    while start.opcode == "async-update":
-        start = known[start.operands[0]]
-    if start.opcode != "async-start":
-        return None
+def follow(instr: Instruction, op: str | None, start: Instruction, context: Context) -> str | None:
+    """Say what an async-update or -done, of `op` if it is short, says otherwise than its start."""
     calls = str(start.attrs["calls"])
     begun = context.computations[calls].result.opcode
     if op and op != begun:

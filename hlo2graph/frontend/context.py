@@ -71,6 +71,8 @@ class Scope:
 
     nodes: list[InstructionNode]
     is_open: bool = False
+    parameters: int = 0  # that operands of an open one are so far
+    starts: dict[str, Instruction] = field(default_factory=dict)  # of async ops, by name
     instructions: dict[str, Instruction] = field(default_factory=dict)
     anonymous: dict[str, int] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.cursor import Cursor
 from hlo2graph.frontend.lexer import HOLDS_LITERAL
 from hlo2graph.frontend.literals import read_literal
-from hlo2graph.frontend.names import check_instruction_name
+from hlo2graph.frontend.names import RESERVED, check_instruction_name
 from hlo2graph.frontend.required import missing
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.shapes import DEEPEST, MOST_ELEMENTS
@@ -56,7 +56,9 @@ class InstructionReader:
     def read(self, node: InstructionNode, scope: Scope) -> None:
         """Add the instruction of `node` to `scope`, after those nested in its operands."""
         name = node.name.text
-        check_instruction_name(node.name, self._context)
+        behind = self._context.source.text[node.name.start + len(name)]
+        if behind in ":=" or name[0] == "_" or name in RESERVED:
+            check_instruction_name(node.name, self._context)
         if name in scope.instructions:
             note = Note("defined here", scope.instructions[name].span)
             self._context.refuse(f"a second instruction is named {name}", node.name, note)
@@ -137,11 +139,15 @@ class InstructionReader:
             if other is not instr:
                 note = Note("the other one", other.span)
                 self._context.refuse(f"two async-starts call {calls}", opcode, note)
+            scope.starts[instr.name] = instr
             return
+        start = scope.starts[instr.operands[0]]
         sugar = find_sugar(opcode.text) if opcode.text not in OPS else None
         op = sugar.op if sugar else None
-        if why := follow(instr, op, scope.instructions, self._context):
+        if why := follow(instr, op, start, self._context):
             self._context.refuse(why, opcode)
+        if instr.opcode == "async-update":
+            scope.starts[instr.name] = start
 
     def _completed(self, instr: Instruction, opcode: Token, scope: Scope) -> Instruction:
         """Return the instruction written out in full, with the shape that it has."""
@@ -171,46 +177,36 @@ class InstructionReader:
         names = []
         for operand in arguments:
             name = operand.text
-            if operand.type == "SHAPE":
-                name = self._unnamed(operand, scope)
-            elif name not in known:
+            if name not in known:
                 name = self._unknown(operand, scope)
             if operand.typed is not None:
                 self._check_type(operand, known[name])
             names.append(name)
         return tuple(names)
 
-    def _unnamed(self, operand: Token, scope: Scope) -> str:
-        """Return the parameter that a shape alone stands for, in a single instruction."""
-        if not scope.is_open:
-            self._context.refuse("expected an operand's name behind this shape", operand)
-        number = self._parameter_count(scope)
-        name = f"_{number}"
-        shape = self._context.shape(operand.text, operand.start)
-        scope.instructions[name] = Instruction(
-            name, "parameter", shape, payload=number, span=self._context.span(operand)
-        )
-        return name
-
-    def _parameter_count(self, scope: Scope) -> int:
-        return sum(instr.opcode == "parameter" for instr in scope.instructions.values())
-
     def _unknown(self, operand: Token, scope: Scope) -> str:
-        """Return what a name stands for that nothing defines; raise if that is nothing."""
+        """Return what an operand is that nothing defines; raise if that is nothing.
+
+        In a single instruction it is a parameter, which may be a shape alone.
+        """
+        is_shape = operand.type == "SHAPE"
         if not scope.is_open:
+            if is_shape:
+                self._context.refuse("expected an operand's name behind this shape", operand)
             return self._element(operand, scope)
-        if operand.typed is None:
+        if is_shape:
+            name, shape = f"_{scope.parameters}", self._context.shape(operand.text, operand.start)
+        elif operand.typed is None:
             message = f"expected a shape before {operand.text}, which is a parameter here"
             self._context.refuse(message, operand)
-        start = self._context.source.text.rindex(operand.typed, 0, operand.start)
-        scope.instructions[operand.text] = Instruction(
-            operand.text,
-            "parameter",
-            self._context.shape(operand.typed, start),
-            payload=self._parameter_count(scope),
-            span=self._context.span(operand),
+        else:
+            start = self._context.source.text.rindex(operand.typed, 0, operand.start)
+            name, shape = operand.text, self._context.shape(operand.typed, start)
+        scope.instructions[name] = Instruction(
+            name, "parameter", shape, payload=scope.parameters, span=self._context.span(operand)
         )
-        return operand.text
+        scope.parameters += 1
+        return name
 
     def _element(self, operand: Token, scope: Scope) -> str:
         """Return the get-tuple-element that `x#1` stands for; raise where there is no `x`."""
@@ -285,6 +281,8 @@ class InstructionReader:
 
 
 def _parameter_number(text: str) -> int:
+    if len(text) < 10 and text.isascii() and text.isdigit():
+        return int(text)
     cursor = Cursor(text)
     number = cursor.integer("the parameter's number, 0 or more") if text.strip() else -1
     cursor.done()

@@ -44,7 +44,7 @@ ARRAY = rf"(?>{_ARRAY}|b{W}\({W}{_ARRAY}{W}\))"  # the second is a buffer
 _PLAIN = r"(?>[^\s,(){}\[\]\"'/]++|/(?![/*]))++"
 _MIXED = rf"(?>{_PLAIN}|\[[^\[\]]*+\]|\([^()]*+\)|{_BRACES})++(?![\[({{\"'])"  # [1,2]<=[2]
 _IOTA = rf"\[[^\[\]]*+\]{W}<={W}\[[^\[\]]*+\](?>{W}T\([^()]*+\))?+"
-_MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\([^()]*+\))?+{W}{_FLAT}"
+_MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\([^()]*+\))?+{W},?+{W}{_FLAT}"
 _SHAPE = rf"{_ARRAY}(?![\[({{\"'<])"
 _VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
@@ -68,8 +68,8 @@ _WITHIN = re.compile(
     rf"{W}(?:"
     rf"%?(?P<RESULT>{ID}):?+{W}="
     rf"|(?P<ROOT>ROOT)(?![\w.\-])"
-    rf"|(?P<OPCODE>(?!b{W}\({W}[a-z]\w*+{W}\[){ID}){W}\("
-    rf"|(?:(?P<typed>{ARRAY}){W})?%?(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+):?+(?!{W}[(\[])"
+    rf"|(?:(?P<typed>{ARRAY}){W})?+(?:(?P<OPCODE>(?!b{W}\({W}[a-z]\w*+{W}\[){ID}){W}\("
+    rf"|%?(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+):?+(?!{W}[(\[]))"
     rf"|(?P<SHAPE>{ARRAY})"
     rf"|,{W}(?P<NESTED>(?>{_CALLING})={W})\{{(?={W}(?>ROOT\b|%?{ID}{W}=))"
     rf"|{_ATTRIBUTE}"
@@ -83,6 +83,7 @@ _WITHIN = re.compile(
 _OPERAND = re.compile(rf"{W}%?({ID})(?!{W}[(\[])", re.DOTALL | re.ASCII)
 _ARROW = re.compile(rf"{W}->{W}(?:{ARRAY}|(?P<tuple>\())", re.DOTALL | re.ASCII)
 _INSTRUCTION = re.compile(rf"{W}(?>ROOT(?![\w.\-])|%?{ID}:?+{W}=|{ARRAY}|\()", re.DOTALL | re.ASCII)
+_LONE_SHAPE = re.compile(_ARRAY, re.DOTALL | re.ASCII)
 _PIECE = re.compile(rf"{_PLAIN}|(?P<string>{_STRING})|(?P<open>[\[({{])", re.DOTALL | re.ASCII)
 HOLDS_LITERAL = frozenset({"constant", "parameter"})
 
@@ -121,13 +122,17 @@ class HloLexer(Lexer):
                 continue
             name = found[kind]
             token = Token(kind, name, found.start(kind))
-            yield token
             if kind == "OPCODE":
+                if shape := found["typed"]:
+                    token.shape = Token("SHAPE", shape, found.start("typed"))
+                yield token
                 if name in HOLDS_LITERAL:
                     close = _literal_end(text, at, end)
                     yield Token("LITERAL", text[at:close], at)
                     at = close
-            elif kind in _DEPTH:
+                continue
+            yield token
+            if kind in _DEPTH:
                 depth += _DEPTH[kind]
                 pattern = _WITHIN if depth else _BETWEEN
         at = skip_blank(text, at, end)
@@ -169,9 +174,9 @@ def _cut_long(text: str, start: int, at: int, end: int) -> tuple[Token, int]:
     """Cut an attribute nested deeper than the pattern goes, or a `literal=shape value`."""
     if text.startswith("backend_config=", start) and text.startswith("{", at):
         return Token("ATTRIBUTE", text[start : (behind := json_end(text, at, end))], start), behind
+    if text.startswith("literal=", start) and (shape := _LONE_SHAPE.match(text, at, end)):
+        at = skip_blank(text, shape.end(), end)
     behind = _value_end(text, at, end)
-    if text.startswith("literal=", start):
-        behind = _value_end(text, skip_blank(text, behind, end), end)
     return Token("ATTRIBUTE", text[start:behind], start), behind
 
 

@@ -30,10 +30,8 @@ def check_name(name: Token, context: Context) -> None:
 def check_instruction_name(name: Token, context: Context) -> None:
     """Refuse what cannot be the name of an instruction, however it is written."""
     text = name.text
-    behind = context.source.text[name.end]
-    if behind in ":=" or text in RESERVED:
-        check_name(name, context)
-        if text in DTYPES:
-            context.refuse(f"{text} is an element type and cannot be a name", name)
+    check_name(name, context)
+    if text in DTYPES:
+        context.refuse(f"{text} is an element type and cannot be a name", name)
     if text.startswith("__") and not text.startswith("__xla_"):
         context.refuse(f"{text} cannot be a name: two underscores begin the names of XLA", name)

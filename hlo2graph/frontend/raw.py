@@ -27,7 +27,7 @@ _PLAIN_METADATA = re.compile(
     rf"\{{(?>\s*+(?:{'|'.join(_TEXTS)})=\"[^\"\\]*+\"|\s*+(?:{'|'.join(_LINES)})=\d{{1,9}}(?!\w))*+\}}"
 )
 _KEY = re.compile(rf"\s(\w++)=|{STRING}")
-_PROFILES = range(6)
+_PROFILES = range(4)
 
 
 def check_raw(name: str, text: str) -> None:

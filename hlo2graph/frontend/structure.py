@@ -81,6 +81,10 @@ def _conditional(
     return None
 
 
+def _some_dimension(instr: Instruction, _: Sequence[Instruction], __: Computations) -> str | None:
+    return None if instr.attrs["dimensions"] else f"{instr.opcode} needs a dimension, got none"
+
+
 def _tuple(instr: Instruction, operands: Sequence[Instruction], _: Computations) -> str | None:
     if isinstance(instr.shape, TupleShape) and len(instr.shape.parts) != len(operands):
         return f"a tuple of {len(instr.shape.parts)} parts has {len(operands)} operands"
@@ -131,7 +135,10 @@ def _infeed(instr: Instruction, _: Sequence[Instruction], __: Computations) -> s
 
 
 def _permute(instr: Instruction, operands: Sequence[Instruction], _: Computations) -> str | None:
-    if "slice_sizes" in instr.attrs and len(operands) != 4:
+    sizes = instr.attrs.get("slice_sizes")
+    if isinstance(sizes, tuple) and sizes:
+        return f"{instr.opcode} needs a list of slice_sizes for each pair, such as {{{{1,2}}}}"
+    if sizes is not None and len(operands) != 4:
         return _count(f"{instr.opcode} with slice_sizes", "4 operands", len(operands))
     return None
 
@@ -200,6 +207,8 @@ def _algorithm(instr: Instruction, _: Sequence[Instruction], __: Computations) -
 
 
 _RULES: dict[str, _Rule] = {
+    "all-gather": _some_dimension,
+    "all-gather-start": _some_dimension,
     "all-to-all": _one_dimension,
     "async-done": _async_next,
     "async-start": _async_start,
@@ -216,6 +225,7 @@ _RULES: dict[str, _Rule] = {
     "infeed": _infeed,
     "recv-done": _channel,
     "reduce": _even,
+    "reduce-scatter": _some_dimension,
     "reduce-window": _even,
     "rng-bit-generator": _algorithm,
     "scaled-dot": _algorithm,

@@ -85,7 +85,7 @@ class _Nodes:
     @staticmethod
     def call(children: list[Any]) -> CallNode:
         opcode, arguments, close = children[-3:]
-        shape = children[0] if len(children) == 4 else None
+        shape = children[0] if len(children) == 4 else opcode.shape
         return CallNode(shape, opcode, arguments, close.start + 1)
 
     nested = call
@@ -102,11 +102,11 @@ class _Nodes:
 
     @staticmethod
     def single(children: list[Any]) -> InstructionNode:
-        if len(children) == 1:
-            return children[0]  # type: ignore[no-any-return]
-        shape, opcode, arguments, close, *attributes = children
-        call = CallNode(shape, opcode, arguments, close.start + 1)
-        return InstructionNode(None, Token("RESULT", "_", shape.start), call, attributes)
+        if isinstance(children[0], InstructionNode):
+            return children[0]
+        call, *attributes = children
+        start = (call.shape or call.opcode).start
+        return InstructionNode(None, Token("RESULT", "_", start), call, attributes)
 
     @staticmethod
     def attribute(children: list[Any]) -> NestedNode:
