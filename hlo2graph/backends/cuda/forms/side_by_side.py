@@ -3,14 +3,15 @@
 Each part is written in the form that it would have alone. Parts whose texts are equal, but for the
 literals in them, share one text: the block's number picks their pointers and literals. The block
 has the threads of the widest part; those that a part has no use for return at once, which its
-barriers then do not wait for. Shared arrays of different texts lie on top of each other.
+barriers then do not wait for. Tiles are chosen as if each part had an equal share of the device.
+Shared arrays of different texts lie on top of each other.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.source import KernelSource, Signature, signature_of
@@ -66,6 +67,8 @@ def side_by_side_kernel(
     write: Write,
 ) -> KernelSource:
     """Return the kernel of all parts; `write` gives the one that a part would have alone."""
+    share = max(1, signature.device.multiprocessors // len(region.parts))
+    signature = replace(signature, device=replace(signature.device, multiprocessors=share))
     parts = []
     first = 0  # result leaf of the next part
     for name in region.parts:

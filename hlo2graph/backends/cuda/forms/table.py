@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
+from hlo2graph.backends.cuda.forms.dot_few import dot_few_kernel, suits_few_columns
 from hlo2graph.backends.cuda.forms.dot_rows import dot_rows_kernel, suits_teams
 from hlo2graph.backends.cuda.forms.dot_tensor import dot_tensor_kernel, suits_tensor_cores
 from hlo2graph.backends.cuda.forms.form import Form
@@ -33,6 +34,7 @@ OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
 )
 
 SHARED_FORMS: tuple[tuple[str, Callable[[Form], bool], Callable[[Form], KernelSource]], ...] = (
+    ("dot", suits_few_columns, dot_few_kernel),
     ("dot", suits_tensor_cores, dot_tensor_kernel),
     ("dot", suits_teams, dot_rows_kernel),
     ("dot", fits, dot_kernel),

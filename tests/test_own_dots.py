@@ -30,8 +30,7 @@ def dot(dtype: str, lhs: str, rhs: str, result: str, attrs: str) -> str:
 PROGRAMS = {
     "square": dot("f32", "64,64]", "64,64]", "64,64]", PLAIN),
     "nothing-divides": dot("f32", "37,45]", "45,21]", "37,21]", PLAIN),
-    "one-row": dot("f32", "1,200]", "200,70]", "1,70]", PLAIN),
-    "one-column": dot("bf16", "70,200]", "200,1]", "70,1]", PLAIN),
+    "few-rows": dot("f32", "5,200]", "200,70]", "5,70]", PLAIN),
     "columns-first": dot("f32", "33,40]{0,1}", "40,24]{0,1}", "33,24]{0,1}", PLAIN),
     "long-sum": dot("f32", "16,1500]", "1500,8]", "16,8]", PLAIN),
     "short-sum": dot("f32", "48,9]", "9,48]", "48,48]", PLAIN),
@@ -62,12 +61,41 @@ PROGRAMS = {
         "ROOT o = (f32[33,20], bf16[33,20]) tuple(s, h) }",
     ),
 }
+FEW = {
+    "row": dot("f32", "1,200]", "200,70]", "1,70]", PLAIN),
+    "column": dot("bf16", "70,200]", "200,1]", "70,1]", PLAIN),
+    "vector": dot(
+        "f32", "33,64]", "64]", "33]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    ),
+    "three-columns": dot("f64", "40,90]{0,1}", "90,3]", "40,3]", PLAIN),
+    "complex": dot("c64", "2,33]", "33,24]", "2,24]", PLAIN),
+    "integers": dot("s8", "4,64]", "64,32]", "4,32]", PLAIN),
+    "batched": dot("f16", "3,70,40]", "3,40,2]", "3,70,2]", BATCH),
+}
+
+
+def planned(programs: dict[str, str]):
+    plans = {name: h2g.plan(text, target="sm_90", fuse="none") for name, text in programs.items()}
+    return plans, Kernels(list(plans.values()), precise=False)
 
 
 @pytest.fixture(scope="module")
 def emulated():
-    plans = {name: h2g.plan(text, target="sm_90", fuse="none") for name, text in PROGRAMS.items()}
-    return plans, Kernels(list(plans.values()), precise=False)
+    return planned(PROGRAMS)
+
+
+@pytest.fixture(scope="module")
+def emulated_few():
+    return planned(FEW)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_few_vectors_agree_with_the_host(emulated_few, name):
+    plans, kernels = emulated_few
+    (source,) = kernels_of(plans[name]).values()
+    assert "hlo::mma" not in source.text
+    assert "member" in source.text
+    agrees(plans[name], kernels, tf32=False)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -75,6 +103,10 @@ def test_tensor_cores_agree_with_the_host(emulated, name):
     plans, kernels = emulated
     plan = plans[name]
     assert all("hlo::mma" in source.text for source in kernels_of(plan).values())
+    agrees(plan, kernels, tf32=True)
+
+
+def agrees(plan, kernels, *, tf32: bool) -> None:
     arguments = random_inputs(plan.inputs, 0)
     executable = EmulatedExecutable(plan, kernels)
     got = executable(*arguments)
@@ -83,7 +115,7 @@ def test_tensor_cores_agree_with_the_host(emulated, name):
     kernels.run_backwards(False)
     want = HostExecutable(plan)(*arguments)
     for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-        found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=True), bound.name)
+        found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=tf32), bound.name)
         assert found.ok, str(found)
 
 

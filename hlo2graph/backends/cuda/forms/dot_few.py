@@ -1,0 +1,85 @@
+"""The dot form for a matrix and few vectors: each product is added as its types say, none dropped.
+
+Memory bounds it, so that tensor cores would gain nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from hlo2graph.backends.cuda.forms.dot_tile import (
+    EACH,
+    Side,
+    TileWriter,
+    sides_of,
+    steps_of,
+)
+from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.expect import written
+
+MOST_COLUMNS = 4
+MOST_ROWS, FEWEST_ROWS = 32, 8  # of a tile
+
+
+def suits_few_columns(form: Form) -> bool:
+    """It is a matrix times few vectors."""
+    rows, columns = sides_of(form)
+    return (
+        columns.extent <= MOST_COLUMNS
+        and rows.extent >= FEWEST_ROWS
+        and steps_of(form) >= EACH
+        and written(form.instr).elements > 0
+    )
+
+
+def dot_few_kernel(form: Form) -> KernelSource:
+    """Return the kernel of a dot and of the elementwise work on both sides of it."""
+    rows, columns = sides_of(form)
+    batches = prod(rows.shape.dims[d] for d in rows.batch)
+    rows = rows.cut(MOST_ROWS)
+    while rows.tile > FEWEST_ROWS and batches * rows.tiles < form.signature.device.multiprocessors:
+        rows = rows.cut(rows.tile // 2)
+    return _Writer(form, rows, columns.cut(columns.extent)).kernel()
+
+
+class _Writer(TileWriter):
+    """A thread has some rows, all columns, and a quarter of the steps."""
+
+    def __init__(self, form: Form, rows: Side, columns: Side) -> None:
+        super().__init__(form, rows, columns)
+        self.each = rows.tile // 8
+
+    def declare(self) -> None:
+        """Write a sum for each row and column, and where the rows are."""
+        emit, rows, columns = self.emit, self.rows, self.columns
+        emit.line(f"{self.type} total[{self.each}][{columns.tile}] = {{}};")
+        first = emit.integer(f"{self.top} + group * {self.each}")
+        run = self.run(first, self.each, rows.extent, whole=rows.extent % rows.tile == 0)
+        self.places = [emit.split(at, rows.sizes) for at, _ in run]
+        self.vectors = [emit.split(str(k), columns.sizes) for k in range(columns.extent)]
+
+    def multiply(self, steps: Sequence[tuple[Index, Expr | None]]) -> None:
+        """Write one product after the other."""
+        a = self.elements(self.rows, self.places, steps)
+        b = self.elements(self.columns, self.vectors, steps)
+        for n in range(len(steps)):
+            for k in range(self.each):
+                for j in range(self.columns.extent):
+                    total = f"total[{k}][{j}]"
+                    product = f"hlo::multiply({a[k, n]}, {b[j, n]})"
+                    self.emit.line(f"{total} = hlo::add({total}, {product});")
+
+    def share(self) -> None:
+        """Add up what the members of a group hold."""
+        emit = self.emit
+        for k in range(self.each):
+            for j in range(self.columns.extent):
+                total = f"total[{k}][{j}]"
+                for delta in (2, 1):
+                    other = f"hlo::shuffle_down({total}, {delta})"
+                    emit.line(f"{total} = hlo::add({total}, {other});")
+                place = self.place(f"group * {self.each} + {k}", str(j))
+                emit.line(f"if (member == 0) sums[warp]{place} = {total};")

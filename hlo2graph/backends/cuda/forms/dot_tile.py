@@ -1,0 +1,247 @@
+"""What the dot forms that keep nothing in shared memory but sums have in common.
+
+A block computes a tile of the result, its warps share out the sum. Each warp takes every so many
+chunks of the contracting dimension and reads its part of both operands straight into registers,
+through whatever is fused in front of the dot; nothing is staged. A thread's steps of a chunk lie
+side by side, and so do its rows and columns, so that whichever way an operand lies its loads are
+wide. The warps' sums then meet in shared memory, are added in their order, and go through what is
+fused behind the dot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from hlo2graph.backends.cuda.ctypes import compute_type, storage_type, stored
+from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.hlo import Shape
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.device_products import DotParts, narrowed
+from hlo2graph.ops.expect import written
+
+WARP = 32
+ROWS, COLUMNS = 16, 8  # of a tensor core's product, of which tiles are made
+CHUNK = 32  # steps that a warp takes at once
+EACH = CHUNK // 4  # of them in each thread
+MOST_WARPS = 16
+MOST_SHARED = 40 * 1024
+WIDTH = 4  # results side by side that a thread stores
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One operand: its dimensions' parts, and the rows or columns of a tile."""
+
+    number: int
+    shape: Shape
+    batch: tuple[int, ...]
+    free: tuple[int, ...]
+    contract: tuple[int, ...]
+    tile: int = 0
+
+    @property
+    def extent(self) -> int:
+        """Rows or columns in all."""
+        return prod(self.shape.dims[d] for d in self.free)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of the free dimensions."""
+        return [self.shape.dims[d] for d in self.free]
+
+    @property
+    def tiles(self) -> int:
+        """Tiles along this side."""
+        return -(-self.extent // self.tile)
+
+    @property
+    def is_deep(self) -> bool:
+        """What lies side by side in memory is one of the contracting dimensions."""
+        minor = next((d for d in self.shape.minor_to_major if self.shape.dims[d] > 1), None)
+        return minor in self.contract
+
+    def cut(self, tile: int) -> Side:
+        """Return the side with tiles of so many rows or columns."""
+        return replace(self, tile=tile)
+
+
+def sides_of(form: Form) -> tuple[Side, Side]:
+    """Return a dot's operands: the one with more rows or columns first."""
+    parts = DotParts(form.emitter().operands_of(form.instr), form.instr)
+    lhs, rhs = (
+        Side(k, parts.shapes[k], parts.batch[k], parts.free[k], parts.contract[k]) for k in (0, 1)
+    )
+    return (lhs, rhs) if lhs.extent >= rhs.extent else (rhs, lhs)
+
+
+def steps_of(form: Form) -> int:
+    """Return how many products each result sums up."""
+    return prod(DotParts(form.emitter().operands_of(form.instr), form.instr).steps)
+
+
+def power(count: int) -> int:
+    """Return the least power of two that is no less."""
+    return 1 << (count - 1).bit_length()
+
+
+class TileWriter:
+    """Writes such a kernel; what a warp does with a chunk is for subclasses to say."""
+
+    def __init__(self, form: Form, rows: Side, columns: Side) -> None:
+        self.form, self.emit = form, form.emitter()
+        self.rows, self.columns = rows, columns
+        self.parts = DotParts(self.emit.operands_of(form.instr), form.instr)
+        self.type = compute_type(self.parts.wide)
+        self.steps = prod(self.parts.steps)
+        self.chunks = -(-self.steps // CHUNK)
+        self.batches = [rows.shape.dims[d] for d in rows.batch]
+        self.blocks = prod(self.batches) * rows.tiles * columns.tiles
+        held = rows.tile * columns.tile * self.parts.wide.size
+        most = max(1, min(MOST_WARPS, self.chunks, MOST_SHARED // held))
+        self.warps = 1 << (most.bit_length() - 1)
+        # A thread stores along the side that has the results' most minor dimension.
+        result = written(form.instr)
+        minor = next((d for d in result.minor_to_major if result.dims[d] > 1), result.rank)
+        of_lhs = minor < len(self.batches) + len(self.parts.free[0])
+        self.along_columns = of_lhs == (columns.number == 0)
+
+    def kernel(self, *, tf32: bool = False) -> KernelSource:
+        """Return the kernel."""
+        self._write()
+        threads = self.warps * WARP
+        signature = self.form.signature
+        text = signature.declare(self.emit.needed_lines(), threads, wide=True)
+        return KernelSource(signature.name, text, (self.blocks, 1, 1), threads, tf32=tf32)
+
+    def declare(self) -> None:
+        """Write the variables that hold a thread's sums."""
+        raise NotImplementedError
+
+    def multiply(self, steps: Sequence[tuple[Index, Expr | None]]) -> None:
+        """Write how the products of a thread's steps are added to its sums.
+
+        A step is its index, and what tells whether it is one, where some are not.
+        """
+        raise NotImplementedError
+
+    def share(self) -> None:
+        """Write how the sums of a warp get to `sums[warp]`."""
+        raise NotImplementedError
+
+    def _write(self) -> None:
+        emit, rows, columns = self.emit, self.rows, self.columns
+        block = emit.integer(emit.block_index)
+        tiles = rows.tiles * columns.tiles
+        self.batch = emit.split(emit.integer(f"{block} / {tiles}"), self.batches)
+        tile = emit.integer(f"{block} % {tiles}")
+        self.top = emit.integer(f"{tile} / {columns.tiles} * {rows.tile}")
+        self.left = emit.integer(f"{tile} % {columns.tiles} * {columns.tile}")
+        emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
+        emit.line("const int group = lane / 4, member = lane % 4;")
+        self.declare()
+        if self.chunks >= 4 * self.warps:
+            emit.line("#pragma unroll 2")
+        head = f"for (int chunk = warp; chunk < {self.chunks}; chunk += {self.warps})"
+        with emit.block(head):
+            first = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
+            run = self.run(first, EACH, self.steps, whole=self.steps % CHUNK == 0)
+            self.multiply([(emit.split(at, self.parts.steps), inside) for at, inside in run])
+        across, along = (rows, columns) if self.along_columns else (columns, rows)
+        # One more than a row has, so that a warp's accesses fall into different banks.
+        sizes = f"[{self.warps}][{across.tile}][{along.tile + 1}]"
+        emit.line(f"__shared__ {self.type} sums{sizes};")
+        self.share()
+        emit.line("__syncthreads();")
+        self._store(across, along)
+
+    def place(self, row: str, column: str) -> str:
+        """Return where the sum of a row and column of the tile is kept."""
+        return f"[{row}][{column}]" if self.along_columns else f"[{column}][{row}]"
+
+    def run(
+        self, first: Expr, count: int, extent: int, *, whole: bool
+    ) -> list[tuple[Expr, Expr | None]]:
+        """Return `count` numbers from `first` on, kept below `extent`, and what tells if they were.
+
+        Where `extent` is a multiple of `count`, all are inside or none is: they stay neighbours.
+        """
+        emit = self.emit
+        inside: Expr | None = None if whole else f"{first} < {extent}"
+        if inside and extent % count == 0:
+            first = emit.integer(f"{inside} ? {first} : {extent - count}")
+        found = []
+        for k in range(count):
+            at = emit.integer(f"{first} + {k}")
+            if inside and extent % count:
+                inside = f"{at} < {extent}"
+                at = emit.integer(f"{inside} ? {at} : {extent - 1}")
+            found.append((at, inside))
+        return found
+
+    def elements(
+        self, side: Side, places: Sequence[Index], steps: Sequence[tuple[Index, Expr | None]]
+    ) -> dict[tuple[int, int], Expr]:
+        """Return a thread's elements of an operand, by number of row or column and of step.
+
+        They are read in the order in which they lie in memory; 0 where there is no step.
+        """
+        emit = self.emit
+        batch = dict(zip(side.batch, self.batch, strict=True))
+        order = [(k, n) for k in range(len(places)) for n in range(len(steps))]
+        if not side.is_deep:
+            order.sort(key=lambda at: at[1])
+        found: dict[tuple[int, int], Expr] = {}
+        for k, n in order:
+            step, inside = steps[n]
+            place = batch | dict(zip(side.free, places[k], strict=True))
+            place |= dict(zip(side.contract, step, strict=True))
+            index = tuple(place[d] for d in range(side.shape.rank))
+            value = emit.leaf(self.form.instr.operands[side.number], 0, index)
+            if side.shape.dtype is not self.parts.wide:
+                value = f"hlo::convert<hlo::{self.parts.wide}>({value})"
+            found[k, n] = f"({inside} ? {value} : {self.type}{{}})" if inside else value
+        return found
+
+    def _store(self, across: Side, along: Side) -> None:
+        emit = self.emit
+        starts = (self.top, self.left) if self.along_columns else (self.left, self.top)
+        width = WIDTH if along.extent % WIDTH == along.tile % WIDTH == 0 else 1
+        slots, threads = across.tile * along.tile // width, self.warps * WARP
+        with emit.block(f"for (int slot = threadIdx.x; slot < {slots}; slot += {threads})"):
+            emit.line(f"const int across = slot / {along.tile // width};")
+            emit.line(f"const int along = slot % {along.tile // width} * {width};")
+            at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
+            tests = [
+                f"{place} < {side.extent}"
+                for place, side in zip(at, (across, along), strict=True)
+                if side.extent % side.tile
+            ]
+            with emit.block(f"if ({' && '.join(tests) or 'true'})"):
+                self._results(across, along, at, width)
+
+    def _results(self, across: Side, along: Side, at: Sequence[Expr], width: int) -> None:
+        """Write the results at so many places side by side, all stores behind all else."""
+        emit, form = self.emit, self.form
+        stores = []
+        for k in range(width):
+            total = emit.variable(self.parts.wide, "{}")
+            emit.line("#pragma unroll")
+            head = f"for (int w = 0; w < {self.warps}; ++w)"
+            emit.line(f"{head} {total} = hlo::add({total}, sums[w][across][along + {k}]);")
+            split = {
+                across.number: emit.split(at[0], across.sizes),
+                along.number: emit.split(emit.integer(f"{at[1]} + {k}"), along.sizes),
+            }
+            index = (*self.batch, *split[0], *split[1])
+            value = narrowed(emit.operands_of(form.instr), total, written(form.instr).dtype)
+            emit.assume(form.instr.name, index, (value,))
+            for number, leaf in enumerate(form.results):
+                found = emit.leaf(form.computation.root, number, index)
+                held = emit.fresh("w")
+                emit.line(f"const {storage_type(leaf.dtype)} {held} = {stored(leaf.dtype, found)};")
+                stores.append((number, f"r{number}[{emit.offset(leaf, index)}] = {held};"))
+        for _, store in sorted(stores, key=lambda held: held[0]):
+            emit.line(store)
