@@ -109,6 +109,7 @@ KINDS = [
 def always(monkeypatch):
     monkeypatch.setattr(rule, "GAIN_NS", -1)
     monkeypatch.setattr(rule, "PARTS", 24)
+    monkeypatch.setattr(rule, "ACCESS_BYTES", 4)
 
 
 @pytest.mark.parametrize("given", SMALL)
@@ -122,6 +123,41 @@ def test_two_steps_give_what_one_gives(always, given, kind):
     (found,), (want,) = (HostExecutable(p)(*arguments) for p in (split, whole))
     close = compare(found, want, tolerance_for(split.outputs[0].shape.dtype), "s")
     assert close.ok, str(close)
+
+
+def worked(shape: str, reduced: str, left: str) -> str:
+    """Return a reduce with elementwise work before it."""
+    return (
+        program(shape, reduced, left)
+        .replace(
+            "ROOT s =",
+            f"""one = f32[] constant(1)
+  ones = f32[{shape}] broadcast(one), dimensions={{}}
+  e = f32[{shape}] exponential(x)
+  y = f32[{shape}] add(e, ones)
+  w = f32[{shape}] divide(y, e)
+  ROOT s =""",
+        )
+        .replace("reduce(x,", "reduce(w,")
+    )
+
+
+@pytest.mark.parametrize("given", SMALL)
+def test_work_in_front_stays_with_each_step(always, given):
+    text = worked(*given)
+    module = verify(split_reductions(h2g.parse(text)))
+    readers = [i for i in module.entry.instructions if "w" in i.operands]
+    assert len(readers) == 1
+    split, whole = (h2g.plan(m, target="host") for m in (module, text))
+    arguments = random_inputs(split.inputs, 0)
+    (found,), (want,) = (HostExecutable(p)(*arguments) for p in (split, whole))
+    close = compare(found, want, tolerance_for(split.outputs[0].shape.dtype), "s")
+    assert close.ok, str(close)
+
+
+def test_two_kernels_do_it_all():
+    plan = h2g.plan(worked("16000001", "0", ""), target="sm_90")
+    assert len(plan.body.thunks) == 2
 
 
 def test_the_sign_of_zero_is_kept(always):

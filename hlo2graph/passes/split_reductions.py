@@ -15,7 +15,7 @@ first step is given PARTS blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -32,6 +32,7 @@ from hlo2graph.hlo import (
     Shape,
     SliceDim,
 )
+from hlo2graph.ops import OPS
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.folding import UFUNCS, identity_of
 from hlo2graph.ops.scalar_region import binary_reducer
@@ -45,7 +46,8 @@ GAIN_NS = 4 * LAUNCH_NS  # of which the second step's launch takes one
 BLOCK_BYTES_EACH_NS = 40
 RUN_BYTES = 128
 PARTS = 528  # four a multiprocessor of a large GPU
-RUN = 4  # elements that are read at once: parts of rows begin at a multiple
+ACCESS_BYTES = 16  # that a thread reads at once: parts of rows begin at a multiple
+MOST_AGAIN = 64  # instructions that are written again for what fills no part
 
 
 def split_reductions(module: Module) -> Module:
@@ -154,8 +156,7 @@ def _cut(shape: Shape, reduced: Sequence[int], parts: int) -> _Cut | None:
     """Return how to cut the longest reduced dimension into about so many parts."""
     dim = max(reduced, key=lambda d: shape.dims[d])
     count = shape.dims[dim]
-    minor = _is_rows(shape, (dim,))
-    unit = RUN if minor else 1
+    unit = max(1, ACCESS_BYTES // shape.dtype.size) if _is_rows(shape, (dim,)) else 1
     for exact in range(parts, 2 * parts):
         if count % (exact * unit) == 0 and count > exact:
             return _Cut(dim, exact, count // exact, 0)
@@ -181,7 +182,7 @@ class _Steps:
         parts = self._folded(self._parts(name, shape, cut), [*moved, cut.dim + 1])
         dim = cut.dim - sum(d < cut.dim for d in others)
         if cut.rest:
-            parts = self._with_rest(parts, dim, self._rest(name, shape, cut, others), cut.rest)
+            parts = self._with_rest(parts, dim, self._rest(shape, cut, others), cut.rest)
         attrs: dict[str, Attribute] = {"dimensions": (dim,), "to_apply": self.region}
         operands = (parts, self._widened(instr.operands[1]))
         if wide is shape.dtype:
@@ -191,9 +192,9 @@ class _Steps:
         total = draft.add(instr, "reduce", replace(instr.shape, dtype=wide), operands, attrs)
         draft.become(instr.name, made(instr, "convert", (total,)))
 
-    def _rest(self, name: str, shape: Shape, cut: _Cut, others: Sequence[int]) -> str:
+    def _rest(self, shape: Shape, cut: _Cut, others: Sequence[int]) -> str:
         """Return what fills no part, folded along all dimensions but the one that is cut."""
-        rest = self._cut_out(name, shape, cut, cut.parts * cut.size, shape.dims[cut.dim])
+        rest = _Rest(self, shape, cut).of(self.instr.operands[0])
         return self._folded(rest, others) if others else self._widened(rest)
 
     def _with_rest(self, parts: str, dim: int, rest: str, count: int) -> str:
@@ -222,7 +223,7 @@ class _Steps:
     def _parts(self, name: str, shape: Shape, cut: _Cut) -> str:
         """Return the whole parts, in a dimension of their own before that of their elements."""
         if cut.rest:
-            name = self._cut_out(name, shape, cut, 0, cut.parts * cut.size)
+            name = self.cut_out(name, shape, cut, 0, cut.parts * cut.size)
         dims = (*shape.dims[: cut.dim], cut.parts, cut.size, *shape.dims[cut.dim + 1 :])
         order: list[int] = []
         for d in shape.minor_to_major:
@@ -230,7 +231,7 @@ class _Steps:
         layout = Layout(tuple(order)) if shape.layout else None
         return self.draft.add(self.instr, "reshape", Shape(shape.dtype, dims, layout), (name,))
 
-    def _cut_out(self, name: str, shape: Shape, cut: _Cut, start: int, limit: int) -> str:
+    def cut_out(self, name: str, shape: Shape, cut: _Cut, start: int, limit: int) -> str:
         places = [SliceDim(0, n) for n in shape.dims]
         places[cut.dim] = SliceDim(start, limit)
         dims = (*shape.dims[: cut.dim], limit - start, *shape.dims[cut.dim + 1 :])
@@ -243,6 +244,45 @@ class _Steps:
         if wide is shape.dtype:
             return name
         return self.draft.add(self.instr, "convert", replace(shape, dtype=wide), (name,))
+
+
+@dataclass(slots=True)
+class _Rest:
+    """Writes again, for what fills no part, the elementwise work that the reduce's input comes of.
+
+    Else that input would have two readers, and might have to go through memory for them.
+    """
+
+    steps: _Steps
+    shape: Shape  # of the input, its reduced dimensions merged
+    cut: _Cut
+    again: dict[str, str] = field(default_factory=dict)
+
+    def of(self, name: str) -> str:
+        """Return the rest of `name`, which has the dimensions of the input before merging."""
+        if name not in self.again:
+            self.again[name] = self._written(self.steps.draft[name])
+        return self.again[name]
+
+    def _written(self, instr: Instruction) -> str:
+        draft, cut = self.steps.draft, self.cut
+        assert isinstance(instr.shape, Shape)
+        dims = list(self.shape.dims)
+        dims[cut.dim] = cut.rest
+        if instr.opcode == "broadcast" and not draft.shape(instr.operands[0]).dims:
+            shape = Shape(instr.shape.dtype, tuple(dims))
+            return draft.add(instr, "broadcast", shape, instr.operands, {"dimensions": ()})
+        if OPS[instr.opcode].elementwise and draft.is_pure(instr) and len(self.again) < MOST_AGAIN:
+            self.again[instr.name] = ""
+            operands = [
+                self.of(o) if draft.shape(o).dims == instr.shape.dims else o for o in instr.operands
+            ]
+            shape = Shape(instr.shape.dtype, tuple(dims))
+            return draft.add(instr, instr.opcode, shape, operands, instr.attrs)
+        name, whole = instr.name, replace(self.shape, dtype=instr.shape.dtype)
+        if instr.shape.dims != whole.dims:
+            name = draft.add(instr, "reshape", whole, (name,))
+        return self.steps.cut_out(name, whole, cut, cut.parts * cut.size, whole.dims[cut.dim])
 
 
 def _neutral(opcode: str, dtype: DType) -> Array:

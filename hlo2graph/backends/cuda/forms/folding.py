@@ -212,10 +212,10 @@ def dtypes_of(reduce: Instruction) -> list[DType]:
 
 
 def large_sizes(region: Folding, signature: Signature) -> tuple[list[int], list[int]]:
-    """Return the bytes of an element of each full-size array that is read, and is written."""
+    """Return the bytes of an element of each about full-size array that is read, and is written."""
     count = region.space.shape.elements
     return (
-        [s.dtype.size for s in signature.parameters if s.elements == count],
+        [s.dtype.size for s in signature.parameters if 2 * s.elements >= count],
         [s.dtype.size for s in signature.results if s.elements == count],
     )
 
