@@ -56,9 +56,10 @@ def _fused(module: Module) -> Iterator[_Fused]:
     joiner = Joiner.of(module)
     for name, computation in module.computations.items():
         if name in stepped:
-            body = Body.of(computation)
+            body = Body.of(computation, effects)
             judge = Judge(body)
-            merging = Merging.of(body, judge, Growth(body, judge).run())
+            growth = Growth(body, judge)
+            merging = Merging.of(body, judge, growth.run(), growth.stays)
             groups = merging.run()
             rewriting = Rewriting(body, joiner)
             yield _Fused(rewriting.run(groups, effects), merging, rewriting)

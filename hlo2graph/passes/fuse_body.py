@@ -36,7 +36,7 @@ class Body:
     """One computation, indexed.
 
     place: the number of each instruction. free: what costs nothing to compute again. barred: why
-    an instruction can be part of no fusion.
+    an instruction can be part of no fusion. waits: what each waits for besides its operands.
     """
 
     computation: Computation
@@ -44,18 +44,23 @@ class Body:
     users: dict[str, list[str]] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     barred: dict[str, str] = field(default_factory=dict)
+    waits: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
-    def of(computation: Computation) -> Body:
-        """Return the body of `computation`."""
+    def of(computation: Computation, effects: frozenset[str]) -> Body:
+        """Return the body of `computation`; `effects` are the computations with side effects."""
         found = Body(computation)
         held: set[str] = set()
+        last: tuple[str, ...] = ()  # of those with a side effect, which keep their order
         for number, instr in enumerate(computation.instructions):
             found.place[instr.name] = number
             for operand in dict.fromkeys(instr.operands):
                 found.users.setdefault(operand, []).append(instr.name)
             if before := controls(instr):
                 held |= {instr.name, *before}
+            if has_effect(instr) or not effects.isdisjoint(instr.called()):
+                before, last = (*before, *last), (instr.name,)
+            found.waits[instr.name] = before
         for instr in computation.instructions:
             if instr.name in held:
                 found.barred[instr.name] = "control dependencies tie it"
@@ -71,11 +76,6 @@ class Body:
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return names in program order."""
         return sorted(names, key=self.place.__getitem__)
-
-    def inputs(self, members: Set[str]) -> tuple[str, ...]:
-        """Return what `members` read of others, but for what is free."""
-        read = dict.fromkeys(o for name in self.in_order(members) for o in self[name].operands)
-        return tuple(o for o in read if o not in members and o not in self.free)
 
     def outline(self, members: Set[str], results: Sequence[str], name: str) -> Outline:
         """Return `members` as a computation with these results; what is free comes in too."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows, region_of
 from hlo2graph.passes.fuse_body import VIEWS, Body
-from hlo2graph.passes.fuse_cost import IN_PLACE, MOST_AGAIN, NOTHING, Cost, cost_of, too_large
+from hlo2graph.passes.fuse_cost import MOST_AGAIN, MOST_INSTRUCTIONS, Cost, too_large
+from hlo2graph.passes.fuse_facts import IN_PLACE
+from hlo2graph.passes.fuse_sheet import Sheet, Table
 
 ROOT = "is the result"
 AGAIN = "a dear instruction would be computed more than once"
@@ -19,15 +21,20 @@ SLOWER = "it would take longer than both alone"
 class Group:
     """Members that become one kernel; `results` are those needed outside, in program order.
 
-    `inputs` are what it reads; `why` says of each member why it is here.
+    `sheet` has what they need, `why` says of each member why it is here.
     """
 
     members: frozenset[str]
     results: tuple[str, ...]
     region: Region | None
+    sheet: Sheet
     cost: Cost
-    inputs: tuple[str, ...]
     why: Mapping[str, str]
+
+    @property
+    def inputs(self) -> Collection[str]:
+        """The names of what it reads."""
+        return self.sheet.inputs
 
     @property
     def form(self) -> str:
@@ -50,39 +57,50 @@ class Judge:
 
     def __init__(self, body: Body) -> None:
         self.body = body
+        self.facts = Table(body)
         self._alone: dict[str, Group] = {}
+        self._refused: dict[tuple[Group, Group], str] = {}
 
     def alone(self, name: str) -> Group:
         """Return the group of one instruction."""
         if name not in self._alone:
-            one, result, why = frozenset({name}), (name,), {name: ROOT}
-            if self.body[name].opcode in VIEWS:  # nothing to do: what it shows is made elsewhere
-                view = Group(one, result, Loop(), NOTHING, self.body.inputs(one), why)
-                self._alone[name] = view
-            else:
-                self._alone[name] = self._weigh(one, result, why)
+            self._alone[name] = self._weigh(frozenset({name}), (name,), {name: ROOT})
         return self._alone[name]
 
     def with_producer(self, group: Group, name: str, why: str) -> Group | str:
         """Return `group` with what makes one of its operands, or why that is no good kernel."""
-        members = group.members | {name}
-        whole = self._weigh(members, group.results, {**group.why, name: why})
+        members, reasons = group.members | {name}, {**group.why, name: why}
+        if self.facts[name].is_hero or group.cost.in_place:
+            whole = self._weigh(members, group.results, reasons)
+        else:  # what its operands are made of is nothing to a kernel's form
+            sheet = group.sheet.copy()
+            sheet.add(name)
+            whole = Group(members, group.results, group.region, sheet, sheet.cost(), reasons)
         return self._refusal((group, self.alone(name)), whole) or whole
 
     def union(self, one: Group, other: Group, results: Iterable[str], why: str) -> Group | str:
         """Return both groups as one, with these results, or why that is no good kernel."""
-        reasons = {**dict.fromkeys(one.members, why), **other.why}
+        known = self._refused.get((one, other))
+        if known is not None:
+            return known
         members = one.members | other.members
+        if len(members) > MOST_INSTRUCTIONS + len(VIEWS):
+            return f"the kernel would have more than {MOST_INSTRUCTIONS} instructions"
+        reasons = {**dict.fromkeys(one.members, why), **other.why}
         whole = self._weigh(members, tuple(self.body.in_order(results)), reasons)
-        return self._refusal((one, other), whole) or whole
+        refusal = self._refusal((one, other), whole)
+        if refusal is not None:
+            self._refused[one, other] = refusal
+        return refusal or whole
 
     def _weigh(
         self, members: frozenset[str], results: tuple[str, ...], why: Mapping[str, str]
     ) -> Group:
-        computation = self.body.outline(members, results, "candidate").computation
-        region = region_of(computation)
-        cost = cost_of(computation, region)
-        return Group(members, results, region, cost, self.body.inputs(members), why)
+        region: Region | None = Loop()
+        if any(self.facts[name].is_hero for name in members):
+            region = region_of(self.body.outline(members, results, "candidate").computation)
+        sheet = Sheet.of(self.facts, members, results, region)
+        return Group(members, results, region, sheet, sheet.cost(), why)
 
     def _refusal(self, parts: tuple[Group, Group], whole: Group) -> str | None:
         """Return why `whole` is no good kernel in the place of its parts, in words."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hlo2graph.passes.fuse_body import VIEWS, Body
-from hlo2graph.passes.fuse_cost import MOST_AGAIN, elements_of, is_dear
+from hlo2graph.passes.fuse_cost import MOST_AGAIN
 from hlo2graph.passes.fuse_group import Group, Judge
 
 MOST_READERS = 16  # kernels into which a cheap instruction is copied
@@ -83,5 +83,5 @@ class Growth:
         return after if sum(g.cost.time for g in after) <= apart else None
 
     def _is_too_dear(self, name: str, readers: int) -> bool:
-        again = elements_of(self.body[name]) * (readers - 1)
-        return is_dear(self.body[name]) and again > MOST_AGAIN
+        facts = self.judge.facts[name]
+        return facts.is_dear and facts.elements * (readers - 1) > MOST_AGAIN

@@ -19,14 +19,14 @@ bytes of the smaller one are not merged: they can run side by side as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hlo2graph.passes.fuse_body import VIEWS, Body
-from hlo2graph.passes.fuse_cost import LAUNCH_NS, NO_WORK, time_outside
+from hlo2graph.passes.fuse_cost import LAUNCH_NS, time_outside
+from hlo2graph.passes.fuse_facts import NO_WORK
 from hlo2graph.passes.fuse_group import SLOWER, Group, Judge
-from hlo2graph.passes.join import controls
 
 SHARED = 0.25
 MOST_TRIED = 8  # kernels that read the same value
@@ -57,12 +57,12 @@ class Merging:
     is_late: bool = False
 
     @staticmethod
-    def of(body: Body, judge: Judge, groups: Iterable[Group]) -> Merging:
-        """Return the merging of `groups`; what is in none of them is a node of its own."""
+    def of(body: Body, judge: Judge, groups: Sequence[Group], stays: Set[str]) -> Merging:
+        """Return the merging of `groups`; what is in none, or `stays`, is a node of its own."""
         found = Merging(body, judge)
         for group in groups:
             found.maker |= dict.fromkeys(group.results, group)
-        inside = {name for group in groups for name in group.members}
+        inside = {name for group in groups for name in group.members}.difference(stays)
         for instr in body.computation.instructions:
             if instr.name in found.maker or instr.name not in inside:
                 node = found.maker.setdefault(instr.name, instr.name)
@@ -82,12 +82,11 @@ class Merging:
         """Return the groups there are."""
         return tuple(dict.fromkeys(n for n in self.maker.values() if isinstance(n, Group)))
 
-    def reads(self, node: Node) -> tuple[str, ...]:
+    def reads(self, node: Node) -> Collection[str]:
         """Return the values that a node waits for."""
         if isinstance(node, Group):
             return node.inputs
-        instr = self.body[node]
-        return tuple(dict.fromkeys((*instr.operands, *controls(instr))))
+        return tuple(dict.fromkeys((*self.body[node].operands, *self.body.waits[node])))
 
     def makes(self, node: Node) -> tuple[str, ...]:
         """Return the values that come from a node."""

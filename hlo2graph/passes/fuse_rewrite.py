@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Attribute, Computation, Instruction, TupleShape
 from hlo2graph.passes.fuse_body import Body, with_operands
-from hlo2graph.passes.fuse_cost import FOLDS
+from hlo2graph.passes.fuse_facts import FOLDS
 from hlo2graph.passes.fuse_group import Group
 from hlo2graph.passes.join import Joiner, in_order
 
