@@ -17,7 +17,7 @@ from hlo2graph.hlo import Shape
 from hlo2graph.ops.custom_lapack import Call, lapack_call
 from hlo2graph.ops.device import Expr
 
-THREADS = 128
+FEWEST_THREADS, MOST_THREADS = 32, 512
 _INCLUDE = '#include "spectra.cuh"\n'
 
 
@@ -28,7 +28,7 @@ def lapack_kernel(form: Form) -> KernelSource:
     writer = _Writer(form, form.emitter(), call)
     _BODIES[call.name](writer)
     blocks = max(1, prod(form.shape(0).dims[: writer.batch_rank]))
-    source = form.source(writer.emit, blocks, THREADS)
+    source = form.source(writer.emit, blocks, writer.threads)
     return KernelSource(source.name, _INCLUDE + source.text, source.grid, source.threads)
 
 
@@ -42,6 +42,8 @@ class _Writer:
         self.batch_rank = self.shape.rank - self.ranks[0]
         self.batch = emit.split(emit.integer(emit.block_index), self.shape.dims[: self.batch_rank])
         self.type = compute_type(self.shape.dtype)
+        longest = max(n for leaf in form.results for n in (1, *leaf.dims[self.batch_rank :]))
+        self.threads = min(max(FEWEST_THREADS, 1 << (longest - 1).bit_length()), MOST_THREADS)
 
     @property
     def rows(self) -> int:
@@ -89,7 +91,8 @@ class _Writer:
         dims = source.dims[self.batch_rank :]
         dims = tuple(reversed(dims)) if turned else dims
         at = emit.fresh("at")
-        head = f"for ({emit.index_type} {at} = threadIdx.x; {at} < {prod(dims)}; {at} += {THREADS})"
+        step, count = self.threads, prod(dims)
+        head = f"for ({emit.index_type} {at} = threadIdx.x; {at} < {count}; {at} += {step})"
         with emit.block(head):
             place = emit.split(at, dims)
             found = self.element(operand, tuple(reversed(place)) if turned else place)
@@ -113,7 +116,7 @@ class _Writer:
         shape = self.form.results[result]
         dims = shape.dims[self.batch_rank :] if shape.rank else ()
         at = self.emit.fresh("at")
-        head = f"for (int {at} = threadIdx.x; {at} < {prod(dims)}; {at} += {THREADS})"
+        head = f"for (int {at} = threadIdx.x; {at} < {prod(dims)}; {at} += {self.threads})"
         with self.emit.block(head):
             place = (*self.batch, *self.emit.split(at, dims)) if shape.rank else ()
             self.emit.line(f"r{result}[{self.emit.offset(shape, place)}] = {value};")
@@ -121,7 +124,7 @@ class _Writer:
 
     def call(self, name: str, *arguments: object, size: int = 0) -> Expr:
         """Return a call of a routine by all threads; `size` is a second template argument."""
-        template = f"{THREADS}, {size}" if size else f"{THREADS}"
+        template = f"{self.threads}, {size}" if size else f"{self.threads}"
         return f"hlo::{name}<{template}>({', '.join(map(str, arguments))})"
 
     def do(self, name: str, *arguments: object, size: int = 0) -> None:
@@ -275,7 +278,7 @@ def _gtsv2(w: _Writer) -> None:
     names = ("below", "main", "above")
     for name in names:
         w.emit.line(f"__shared__ {kind} {name}[{size}];")
-    with w.emit.block(f"for (int at = threadIdx.x; at < {size}; at += {THREADS})"):
+    with w.emit.block(f"for (int at = threadIdx.x; at < {size}; at += {w.threads})"):
         for operand, name in enumerate(names):
             w.emit.line(f"{name}[at] = {w.element(operand, ('at',))};")
     w.emit.line("__syncthreads();")
