@@ -144,6 +144,16 @@ inline T emulated_shuffle(T value, unsigned from, bool inside) {
   emulated::yield();
   return found;
 }
+inline unsigned __ballot_sync(unsigned, bool chosen) {
+  const unsigned me = emulated::block.current, first = me / 32 * 32;
+  emulated::block.exchange[me] = chosen;
+  emulated::yield();
+  unsigned found = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    found |= (unsigned)emulated::block.exchange[first + lane] << lane;
+  emulated::yield();
+  return found;
+}
 template <class T>
 inline T __shfl_down_sync(unsigned, T value, unsigned delta, int width = 32) {
   unsigned me = emulated::block.current;

@@ -1,8 +1,9 @@
 """The scatter form: each block owns a slab of the result and applies all updates to it, in order.
 
-A batch of update positions is worked out together; then its windows are folded in one after the
-other by all threads, so that updates of one element keep the order of their indices. Nothing is
-atomic, and equal inputs give equal bits. In place, the slab is not copied first.
+A batch of update positions is worked out together, and those that meet the slab are kept, in order.
+Their windows are folded in one after the other by all threads, so that updates of one element keep
+the order of their indices. Nothing is atomic, and equal inputs give equal bits. In place, the slab
+is not copied first.
 """
 
 from __future__ import annotations
@@ -56,18 +57,17 @@ class _Writer:
         emit.line(f"const {index} low = {emit.block_index} * {self.slab};")
         end = f"low + {self.slab} < {elements} ? low + {self.slab} : {elements}"
         emit.line(f"const {index} high = {end};")
-        emit.line(f"__shared__ {index} starts[{THREADS}];")
+        emit.line(f"__shared__ {index} starts[{THREADS}], numbers[{THREADS}];")
         self._copy_slab()
         updates = prod(self.batch)
         with emit.block(f"for ({index} first = 0; first < {updates}; first += {THREADS})"):
             self._find_starts(updates)
+            emit.line("int count;")
+            emit.line(f"const int rank = hlo::rank_of_chosen<{THREADS}>(mine >= 0, count);")
+            emit.line("if (mine >= 0) starts[rank] = mine, numbers[rank] = number;")
             emit.line("__syncthreads();")
-            emit.line(
-                f"const int count = first + {THREADS} < {updates} ? {THREADS} : {updates} - first;"
-            )
             with emit.block("for (int which = 0; which < count; ++which)"):
                 emit.line(f"const {index} start = starts[which];")
-                emit.line("if (start < 0) continue;")
                 self._apply()
             emit.line("__syncthreads();")
 
@@ -92,7 +92,7 @@ class _Writer:
         return source.opcode == "parameter" and (source.payload, number) in self.form.inplace
 
     def _find_starts(self, updates: int) -> None:
-        """Write where this thread's update starts in memory; -1 where it misses the slab."""
+        """Find where this thread's update starts in memory; -1 where it misses the slab."""
         emit = self.emit
         emit.line(f"{emit.index_type} mine = -1;")
         emit.line(f"const {emit.index_type} number = first + threadIdx.x;")
@@ -110,7 +110,6 @@ class _Writer:
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 emit.line(f"const {emit.index_type} place = {' + '.join(terms) or '0'};")
                 emit.line(f"if (place < high && place + {span} >= low) mine = place;")
-        emit.line("starts[threadIdx.x] = mine;")
 
     def _starts(self, batch: list[Expr]) -> dict[int, Expr]:
         """Return the start index along each dimension that has one, as 64-bit integers."""
@@ -177,7 +176,7 @@ class _Writer:
 
     def _fold_element(self, place: Expr, part: Expr) -> None:
         emit, instr = self.emit, self.form.instr
-        batch = iter(emit.split(emit.integer("first + which"), self.batch))
+        batch = iter(emit.split(emit.integer("numbers[which]"), self.batch))
         inner = iter(emit.split(part, self.sizes))
         index = tuple(
             next(inner if d in self.window_dims else batch) for d in range(self.update.rank)

@@ -25,6 +25,23 @@ template <class T> __device__ inline T shuffle_from(T x, int lane) {
   return x;
 }
 
+// How many threads before this one in the block are chosen too; `count` becomes that of all.
+template <int Threads> __device__ inline int rank_of_chosen(bool chosen, int& count) {
+  __shared__ int warps[Threads / 32];
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const u32 here = __ballot_sync(0xffffffffu, chosen);
+  __syncthreads();
+  if (lane == 0) warps[warp] = __popc(here);
+  __syncthreads();
+  int before = 0;
+  count = 0;
+  for (int w = 0; w < Threads / 32; ++w) {
+    if (w == warp) before = count;
+    count += warps[w];
+  }
+  return before + __popc(here & ((1u << lane) - 1u));
+}
+
 // The sum over all threads of a block, in a fixed order; each of them gets it.
 template <int Threads, class T> __device__ inline T block_sum(T x) {
   __shared__ T parts[Threads];
