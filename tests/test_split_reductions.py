@@ -88,7 +88,7 @@ SMALL = [
     ("1009", "0", ""),
     ("37,40", "0,1", ""),
     ("97,41", "0", "41"),
-    ("41,37", "1", "41"),
+    ("5,37", "1", "5"),
     ("7,3,50", "0,2", "3"),
     ("7,3,53", "0,2", "3"),
 ]
@@ -109,6 +109,7 @@ KINDS = [
 def always(monkeypatch):
     monkeypatch.setattr(rule, "GAIN_NS", -1)
     monkeypatch.setattr(rule, "PARTS", 24)
+    monkeypatch.setattr(rule, "PART_BYTES", 1)
     monkeypatch.setattr(rule, "ACCESS_BYTES", 4)
 
 

@@ -9,7 +9,7 @@ as one step would. Only regions that are one associative operation are taken apa
 The rule, all of it: a reduce is taken apart where that saves GAIN_NS by this reckoning. A block
 moves BLOCK_BYTES_EACH_NS, all together at most what memory gives. There is a block for each result
 where the most minor dimension is folded, else one for each RUN_BYTES of results side by side. The
-first step is given PARTS blocks.
+first step is given PARTS blocks, or fewer of PART_BYTES.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from hlo2graph.passes.values import made, numbers
 GAIN_NS = 4 * LAUNCH_NS  # of which the second step's launch takes one
 BLOCK_BYTES_EACH_NS = 40
 RUN_BYTES = 128
-PARTS = 528  # four a multiprocessor of a large GPU
+PARTS = 1056  # at most: eight a multiprocessor of a large GPU
+PART_BYTES = 32 << 10  # of a part, at least
 ACCESS_BYTES = 16  # that a thread reads at once: parts of rows begin at a multiple
 MOST_AGAIN = 64  # instructions that are written again for what fills no part
 
@@ -112,7 +113,8 @@ def _split(draft: Draft, instr: Instruction, regions: _Regions) -> None:
     if not _pays(source, blocks):
         return
     name, shape, reduced = _merged(draft, instr, source)
-    cut = _cut(shape, reduced, -(-PARTS // blocks))
+    parts = min(PARTS, source.size // PART_BYTES)
+    cut = _cut(shape, reduced, -(-parts // blocks))
     if cut is not None:
         _Steps(draft, instr, regions.named(opcode, _wide(source.dtype)), opcode).write(
             name, shape, reduced, cut
@@ -160,7 +162,7 @@ def _cut(shape: Shape, reduced: Sequence[int], parts: int) -> _Cut | None:
     for exact in range(parts, 2 * parts):
         if count % (exact * unit) == 0 and count > exact:
             return _Cut(dim, exact, count // exact, 0)
-    size = count // parts // unit * unit
+    size = count // parts // unit * unit if parts > 1 else 0
     return _Cut(dim, parts, size, count - parts * size) if size > 1 else None
 
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import hlo2graph
 from hlo2graph.hlo import DTYPES
+from tests.gpu.form_folds import folds, rows
+from tests.gpu.form_text import LOOP, TURNED, Forms, matrix, module, region
 
 MB = 1_000_000
 SIZES = (64 * MB, 400 * MB)  # of the largest array, about
@@ -31,26 +33,12 @@ class Program(NamedTuple):
         return sum(b.shape.size for b in (*plan.inputs, *plan.outputs))
 
 
-LOOP, TURNED = 0.85, 0.75  # of the bandwidth of a copy
-
-
 def programs(sizes: Sequence[int] = SIZES) -> Iterator[Program]:
     """Yield all programs, form by form. Indices into N rows are named i.N."""
     for size in sizes:
-        for family in (_loops, _moves, _turns, _folds, _rows, _others):
+        for family in (_loops, _moves, _turns, folds, rows, _others):
             for name, (write, target) in family().items():
                 yield Program(f"{name} {size // MB} MB", write(size), target)
-
-
-def _module(body: str, *regions: str) -> str:
-    return "HloModule m\n" + "".join(regions) + f"ENTRY e {{\n{body}\n}}\n"
-
-
-def _region(name: str, opcode: str, dtype: str) -> str:
-    return (
-        f"{name} {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) "
-        f"ROOT r = {dtype}[] {opcode}(a, b) }}\n"
-    )
 
 
 def _count(size: int, dtype: str) -> int:
@@ -58,17 +46,10 @@ def _count(size: int, dtype: str) -> int:
     return size // DTYPES[dtype].size | 1
 
 
-def _matrix(size: int, dtype: str, columns: int) -> str:
-    return f"{dtype}[{size // DTYPES[dtype].size // columns},{columns}]"
-
-
 def _square(size: int, dtype: str) -> tuple[int, int]:
     """Return two sizes that differ, multiples of 4 but not of 8."""
     side = int((size / DTYPES[dtype].size) ** 0.5)
     return side // 8 * 8 + 4, side // 8 * 8 - 12
-
-
-Forms = dict[str, tuple[Callable[[int], str], float | None]]
 
 
 def _loops() -> Forms:
@@ -82,14 +63,14 @@ def _loops() -> Forms:
             lines = [f"p{k} = {shape} parameter({k})" for k in range(count)]
             lines.append(f"v0 = {shape} {unary}(p0)")
             lines += [f"v{k} = {shape} add(v{k - 1}, p{k})" for k in range(1, count)]
-            return _module("\n".join([*lines[:-1], f"ROOT {lines[-1]}"]))
+            return module("\n".join([*lines[:-1], f"ROOT {lines[-1]}"]))
 
         return write
 
     def converted(source: str, target: str) -> Callable[[int], str]:
         def write(size: int) -> str:
             count = _count(size, max(source, target, key=lambda d: DTYPES[d].size))
-            return _module(
+            return module(
                 f"p = {source}[{count}] parameter(0)\nROOT r = {target}[{count}] convert(p)"
             )
 
@@ -110,9 +91,9 @@ def _moves() -> Forms:
 
     def added(dims: str, of: str) -> Callable[[int], str]:
         def write(size: int) -> str:
-            shape = _matrix(size, "f32", 1500)
+            shape = matrix(size, "f32", 1500)
             row = f"f32[{1500 if dims == '1' else size // 4 // 1500}]"
-            return _module(
+            return module(
                 f"x = {shape} parameter(0)\nb = {row} parameter(1)\n"
                 f"w = {shape} broadcast(b), dimensions={{{dims}}}\nROOT r = {shape} {of}(x, w)"
             )
@@ -122,7 +103,7 @@ def _moves() -> Forms:
     def concatenated(first: int, second: int) -> Callable[[int], str]:
         def write(size: int) -> str:
             rows = size // 4 // (first + second)
-            return _module(
+            return module(
                 f"x = f32[{rows},{first}] parameter(0)\ny = f32[{rows},{second}] parameter(1)\n"
                 f"ROOT r = f32[{rows},{first + second}] concatenate(x, y), dimensions={{1}}"
             )
@@ -131,21 +112,21 @@ def _moves() -> Forms:
 
     def padded(size: int) -> str:
         rows = size // 4 // 1500
-        return _module(
+        return module(
             f"x = f32[{rows},1500] parameter(0)\nz = f32[] constant(0)\n"
             f"ROOT r = f32[{rows + 8},1540] pad(x, z), padding=4_4x20_20"
         )
 
     def sliced(size: int) -> str:
         rows = size // 4 // 1501
-        return _module(
+        return module(
             f"x = f32[{rows},1501] parameter(0)\n"
             f"ROOT r = f32[{rows},1500] slice(x), slice={{[0:{rows}],[1:1501]}}"
         )
 
     def gathered(size: int) -> str:
         rows = size // 4 // 300
-        return _module(
+        return module(
             f"x = f32[{rows},300] parameter(0)\ni.{rows} = s32[{rows}] parameter(1)\n"
             f"ROOT r = f32[{rows},300] gather(x, i.{rows}), offset_dims={{1}}, "
             "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
@@ -169,7 +150,7 @@ def _turns() -> Forms:
     def turned(dtype: str) -> Callable[[int], str]:
         def write(size: int) -> str:
             a, b = _square(size, dtype)
-            return _module(
+            return module(
                 f"x = {dtype}[{a},{b}] parameter(0)\n"
                 f"ROOT r = {dtype}[{b},{a}] transpose(x), dimensions={{1,0}}"
             )
@@ -178,14 +159,14 @@ def _turns() -> Forms:
 
     def odd(size: int) -> str:
         a, b = _square(size, "f32")
-        return _module(
+        return module(
             f"x = f32[{a + 1},{b + 1}] parameter(0)\n"
             f"ROOT r = f32[{b + 1},{a + 1}] transpose(x), dimensions={{1,0}}"
         )
 
     def added(size: int) -> str:
         a, b = _square(size, "f32")
-        return _module(
+        return module(
             f"x = f32[{a},{b}] parameter(0)\ny = f32[{b},{a}] parameter(1)\n"
             f"t = f32[{b},{a}] transpose(x), dimensions={{1,0}}\nROOT r = f32[{b},{a}] add(t, y)"
         )
@@ -194,7 +175,7 @@ def _turns() -> Forms:
         def write(size: int) -> str:
             whole = (max(1, size // 4 // prod(dims)), *dims)
             result = ",".join(str(whole[d]) for d in order)
-            return _module(
+            return module(
                 f"x = f32[{','.join(map(str, whole))}] parameter(0)\n"
                 f"ROOT r = f32[{result}] transpose(x), dimensions={{{','.join(map(str, order))}}}"
             )
@@ -211,111 +192,9 @@ def _turns() -> Forms:
     }
 
 
-def _folds() -> Forms:
-    """Reductions along rows, columns and everything."""
-
-    def reduced(dtype: str, dims: str, columns: int) -> Callable[[int], str]:
-        def write(size: int) -> str:
-            shape = _matrix(size, dtype, columns)
-            rows = size // DTYPES[dtype].size // columns
-            left = {"1": f"[{rows}]", "0": f"[{columns}]", "0,1": "[]"}[dims]
-            return _module(
-                f"x = {shape} parameter(0)\nz = {dtype}[] constant(0)\n"
-                f"ROOT r = {dtype}{left} reduce(x, z), dimensions={{{dims}}}, to_apply=add",
-                _region("add", "add", dtype),
-            )
-
-        return write
-
-    return {
-        "reduce rows f32": (reduced("f32", "1", 1500), LOOP),
-        "reduce rows bf16": (reduced("bf16", "1", 3000), LOOP),
-        "reduce short rows": (reduced("f32", "1", 60), LOOP),
-        "reduce columns f32": (reduced("f32", "0", 1500), TURNED),
-        "reduce columns bf16": (reduced("bf16", "0", 3000), TURNED),
-        "reduce all": (reduced("f32", "0,1", 1500), LOOP),
-    }
-
-
-def _rows() -> Forms:
-    """Normalisations of rows, as JAX writes them."""
-
-    def of(write: Callable[[str, str, str], str], dtype: str) -> Callable[[int], str]:
-        def written(size: int) -> str:
-            columns = 1500
-            rows = size // DTYPES[dtype].size // columns
-            body = write(dtype, f"{dtype}[{rows},{columns}]", f"{dtype}[{rows}]")
-            regions = [_region(op[:3], op, dtype) for op in ("add", "maximum")]
-            return _module(body.replace("COLUMNS", str(columns)), *regions)
-
-        return written
-
-    return {
-        "softmax f32": (of(_softmax, "f32"), LOOP),
-        "softmax bf16": (of(_softmax, "bf16"), LOOP),
-        "layer norm f32": (of(_layer_norm, "f32"), LOOP),
-        "RMS norm f32": (of(_rms_norm, "f32"), LOOP),
-    }
-
-
-def _softmax(dtype: str, shape: str, row: str) -> str:
-    return f"""x = {shape} parameter(0)
-low = {dtype}[] constant(-inf)
-zero = {dtype}[] constant(0)
-most = {row} reduce(x, low), dimensions={{1}}, to_apply=max
-wide = {shape} broadcast(most), dimensions={{0}}
-less = {shape} subtract(x, wide)
-power = {shape} exponential(less)
-sum = {row} reduce(power, zero), dimensions={{1}}, to_apply=add
-sums = {shape} broadcast(sum), dimensions={{0}}
-ROOT r = {shape} divide(power, sums)"""
-
-
-def _mean(dtype: str, shape: str, row: str, of: str, name: str) -> str:
-    return f"""{name}.sum = {row} reduce({of}, zero), dimensions={{1}}, to_apply=add
-{name}.mean = {row} divide({name}.sum, counts)
-{name} = {shape} broadcast({name}.mean), dimensions={{0}}"""
-
-
-def _scales(dtype: str, shape: str, row: str) -> str:
-    return f"""x = {shape} parameter(0)
-scale = {dtype}[COLUMNS] parameter(1)
-scales = {shape} broadcast(scale), dimensions={{1}}
-zero = {dtype}[] constant(0)
-count = {dtype}[] constant(COLUMNS)
-counts = {row} broadcast(count), dimensions={{}}
-small = {dtype}[] constant(0.00001)
-smalls = {shape} broadcast(small), dimensions={{}}"""
-
-
-def _rms_norm(dtype: str, shape: str, row: str) -> str:
-    return f"""{_scales(dtype, shape, row)}
-square = {shape} multiply(x, x)
-{_mean(dtype, shape, row, "square", "power")}
-sure = {shape} add(power, smalls)
-factor = {shape} rsqrt(sure)
-normal = {shape} multiply(x, factor)
-ROOT r = {shape} multiply(normal, scales)"""
-
-
-def _layer_norm(dtype: str, shape: str, row: str) -> str:
-    return f"""{_scales(dtype, shape, row)}
-shift = {dtype}[COLUMNS] parameter(2)
-shifts = {shape} broadcast(shift), dimensions={{1}}
-{_mean(dtype, shape, row, "x", "middle")}
-apart = {shape} subtract(x, middle)
-square = {shape} multiply(apart, apart)
-{_mean(dtype, shape, row, "square", "power")}
-sure = {shape} add(power, smalls)
-factor = {shape} rsqrt(sure)
-normal = {shape} multiply(apart, factor)
-scaled = {shape} multiply(normal, scales)
-ROOT r = {shape} add(scaled, shifts)"""
-
-
 def _others() -> Forms:
     """What has a form of its own: scatter, sort, running sums, windows."""
-    add, largest = _region("add", "add", "f32"), _region("largest", "maximum", "f32")
+    add, largest = region("add", "add", "f32"), region("largest", "maximum", "f32")
     less = (
         "less { a = f32[] parameter(0) b = f32[] parameter(1) "
         "ROOT r = pred[] compare(a, b), direction=LT }\n"
@@ -324,7 +203,7 @@ def _others() -> Forms:
     def scattered(size: int) -> str:
         rows = size // 4 // 300
         updates = rows // 8
-        return _module(
+        return module(
             f"x = f32[{rows},300] parameter(0)\ni.{rows} = s32[{updates},1] parameter(1)\n"
             f"u = f32[{updates},300] parameter(2)\n"
             f"ROOT r = f32[{rows},300] scatter(x, i.{rows}, u), update_window_dims={{1}}, "
@@ -335,8 +214,8 @@ def _others() -> Forms:
 
     def by_rows(call: str, *regions: str) -> Callable[[int], str]:
         def write(size: int) -> str:
-            shape = _matrix(size, "f32", 1500)
-            return _module(
+            shape = matrix(size, "f32", 1500)
+            return module(
                 f"x = {shape} parameter(0)\nz = f32[] constant(0)\nROOT r = {shape} {call}",
                 *regions,
             )
@@ -345,7 +224,7 @@ def _others() -> Forms:
 
     def pooled(size: int) -> str:
         batch = max(1, size // 4 // (56 * 56 * 100))
-        return _module(
+        return module(
             f"x = f32[{batch},56,56,100] parameter(0)\nz = f32[] constant(-inf)\n"
             f"ROOT r = f32[{batch},28,28,100] reduce-window(x, z), "
             "window={size=1x2x2x1 stride=1x2x2x1}, to_apply=largest",

@@ -47,15 +47,13 @@ def plan_columns(region: Columns, signature: Signature, types: Sequence[DType]) 
     run = region.results if region.is_contiguous else region.minor
     while run % vector:
         vector //= 2
-    lanes, processors = LANES, signature.device.multiprocessors
+    lanes, few = LANES, 4 * signature.device.multiprocessors
     while lanes > 1 and lanes // 2 * vector >= region.results:
         lanes //= 2
-    while (
-        lanes * vector * min(sizes) > LEAST_RUN and region.results < 2 * processors * lanes * vector
-    ):
+    while lanes * vector * min(sizes) > LEAST_RUN and region.results < few * lanes * vector:
         lanes //= 2
     blocks = -(-region.results // (lanes * vector))
-    threads = 1024 if blocks < 4 * processors else 512 if blocks < 8 * processors else 256
+    threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256
     slices = min(max(FEWEST_SLICES, threads // lanes), power_below(region.steps))
     while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:
         slices //= 2
