@@ -20,13 +20,16 @@ from hlo2graph.ops.expect import written
 
 FEWEST_STEPS = 32
 MOST_RESULTS = 1 << 14  # above this a thread a result, or a tile a block, fills the device
+LONG_STEPS = 256  # below this a tile, whose operands are read once, is soon done with few blocks
+FEW_RESULTS = 1 << 10
 
 
 def suits_teams(form: Form) -> bool:
     """There are few results, each of many products."""
     shape = written(form.instr)
     steps = prod(DotParts(form.emitter().operands_of(form.instr), form.instr).steps)
-    return steps >= FEWEST_STEPS and 0 < shape.elements <= MOST_RESULTS
+    most = MOST_RESULTS if steps >= LONG_STEPS else FEW_RESULTS
+    return steps >= FEWEST_STEPS and 0 < shape.elements <= most
 
 
 def dot_rows_kernel(form: Form) -> KernelSource:
