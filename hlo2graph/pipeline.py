@@ -31,7 +31,8 @@ from hlo2graph.options import (
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
-from hlo2graph.passes.fuse import fuse
+from hlo2graph.passes.fuse import fuse, fusion_decisions
+from hlo2graph.passes.fuse_why import Decisions, Why, launches_of
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.lay_out_dots import lay_out_dots
 from hlo2graph.passes.own_inits import own_inits
@@ -95,9 +96,7 @@ def plan(
     _check_type(program, Module, Plan, str)
     if isinstance(program, Plan) or (isinstance(program, str) and is_thunk_sequence(program)):
         return _planned_before(program, filename, observe, options)
-    chosen = Options(**options)
-    if chosen.target == "auto":
-        chosen = replace(chosen, target=machine_for("auto"))
+    chosen = _resolved(options)
     see = _seen_by(observe)
 
     module = parse_text(program, filename) if isinstance(program, str) else program
@@ -131,6 +130,26 @@ def plan(
     )
     see("plan", made)
     return made
+
+
+def why(
+    program: Module | str, *, filename: str = "<string>", **options: Unpack[PlanOptions]
+) -> Why:
+    """Return why fusion made of a module's instructions the kernels that it made.
+
+    options: as for `plan`. Raises HloError.
+    """
+    if isinstance(program, str) and is_thunk_sequence(program):
+        raise InputError("--why: a thunk sequence is planned already; plan its HLO instead")
+    chosen = _resolved(options)
+    module = parse_text(program, filename) if isinstance(program, str) else program
+    module = verify_module(module)
+    decisions: tuple[Decisions, ...] = ()
+    for rewrite in _rewrites(module, chosen):
+        if rewrite is fuse:
+            decisions = fusion_decisions(module)
+        module = rewrite(module)
+    return Why(decisions, launches_of(module))
 
 
 def compile(
@@ -217,6 +236,12 @@ def _check_type(given: object, *wanted: type) -> None:
 
 def _number(target: str) -> int:
     return int(target.removeprefix("sm_"))
+
+
+def _resolved(options: PlanOptions) -> Options:
+    """Return the options, `auto` resolved to what is here."""
+    chosen = Options(**options)
+    return replace(chosen, target=machine_for("auto")) if chosen.target == "auto" else chosen
 
 
 def _rewrites(module: Module, chosen: Options) -> tuple[Pass, ...]:

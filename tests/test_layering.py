@@ -20,9 +20,9 @@ ROOMS = {
     "program": {"errors", "hlo", "ops"},
     "frontend": {"errors", "hlo", "ops", "program"},
     "backends": {"atomic", "errors", "hlo", "ops", "program"},
-    "inspect": {"atomic", "errors", "hlo", "ops", "program", "frontend", "backends"},
+    "inspect": {"atomic", "errors", "hlo", "ops", "passes", "program", "frontend", "backends"},
 }
-ROOMS["pipeline"] = {*ROOMS["inspect"], "passes", "options"}
+ROOMS["pipeline"] = {*ROOMS["inspect"], "options"}
 ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "hlo2graph"}
 ROOMS["hlo2graph"] = {"errors", "pipeline"}
 

@@ -23,12 +23,14 @@ from hlo2graph.options import PlanOptions
 @file_argument
 @output_option
 @planning_options
+@click.option("--why", is_flag=True, help="Say why kernels are what they are, not what they do.")
 @json_option
 @dump_option
 def command(
     file: str,
     output: str | None,
     planning: PlanOptions,
+    why: bool,
     json_file: str | None,
     dump: str | None,
 ) -> None:
@@ -43,17 +45,24 @@ def command(
       hlo2graph plan model.hlo --target sm_90 -o model.thunks
       hlo2graph plan model.hlo --json - | jq .stats
       hlo2graph plan model.hlo --memory-budget 64MiB
+      hlo2graph plan model.hlo --target sm_90 --why
     """
+    from hlo2graph.inspect.why import why_json, why_text
+    from hlo2graph.pipeline import why as reasons_of
     from hlo2graph.program.text.plan import format_plan
 
     inputs = modules_in(read_file(file))
-    plans = []
+    plans, reasons = [], []
     for number, part in enumerate(inputs):
         see = dump_to(dump, str(number) if len(inputs) > 1 else "")
         with progress("planning"):
+            if why:
+                reasons.append(reasons_of(part.text, filename=part.filename, **planning))
             plans.append(hlo2graph.plan(part.text, filename=part.filename, observe=see, **planning))
     if json_file is not None:
         documents = [p.to_json() for p in plans]
+        for document, reason in zip(documents, reasons, strict=False):
+            document["fusion"] = why_json(reason)
         emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
     if json_file != "-":
-        emit(joined(format_plan(p) for p in plans), output)
+        emit(joined(map(why_text, reasons) if why else map(format_plan, plans)), output)

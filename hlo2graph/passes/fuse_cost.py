@@ -10,6 +10,7 @@ today's data-centre GPUs, of every target alike, so that a plan depends on its p
 - Work: each instruction's weight times the elements of it that are computed, those computed again
   included: for a broadcast, a window, another loop over other dimensions.
 - What is dear (transcendental functions, folds) is computed once; again only MOST_AGAIN elements.
+- What goes into a product is computed for each tile of it again: only what reads one array does.
 - A kernel has at most MOST_INSTRUCTIONS, which written out are at most MOST_WRITTEN (what is needed
   at two indices is written twice), and MOST_ARRAYS parameters and results: eight bytes each of the
   4 KB that a kernel's arguments may take.

@@ -14,6 +14,7 @@ from hlo2graph.passes.fuse_sheet import Sheet, Table
 ROOT = "is the result"
 AGAIN = "a dear instruction would be computed more than once"
 UPDATED = "it would read, at another index, a buffer that it updates in place"
+FED = "what goes into a product is computed for each tile of it: only what reads one array may be"
 SLOWER = "it would take longer than both alone"
 
 
@@ -69,6 +70,8 @@ class Judge:
 
     def with_producer(self, group: Group, name: str, why: str) -> Group | str:
         """Return `group` with what makes one of its operands, or why that is no good kernel."""
+        if name in group.sheet.fed and self._arrays(name) > 1:
+            return FED
         members, reasons = group.members | {name}, {**group.why, name: why}
         if self.facts[name].is_hero or group.cost.in_place:
             whole = self._weigh(members, group.results, reasons)
@@ -92,6 +95,11 @@ class Judge:
         if refusal is not None:
             self._refused[one, other] = refusal
         return refusal or whole
+
+    def _arrays(self, name: str) -> int:
+        """Return how many arrays an instruction reads, scalars and what is free left out."""
+        read = (ask.operand for ask in self.facts[name].asks)
+        return sum(self.facts[o].elements > 1 for o in read if o not in self.body.free)
 
     def _weigh(
         self, members: frozenset[str], results: tuple[str, ...], why: Mapping[str, str]

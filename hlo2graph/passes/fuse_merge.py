@@ -110,8 +110,10 @@ class Merging:
         found = (
             self.judge.with_producer(reader, view, ALSO)
             if view is not None
-            else self._merged(producer, reader, ALSO)
+            else self.judge.union(producer, reader, self._needed(producer, reader), ALSO)
         )
+        if not isinstance(found, str):
+            found = self._merged(producer, reader, ALSO)
         return found if isinstance(found, str) else TRIED
 
     # ---- merges ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
-from hlo2graph.ops.region import Columns, Loop, Region, Rows
+from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows
 from hlo2graph.passes.fuse_body import VIEWS, Body
 from hlo2graph.passes.fuse_cost import GRAIN, Cost
 from hlo2graph.passes.fuse_facts import IN_PLACE, Facts, facts_of
@@ -33,7 +33,8 @@ class Sheet:
     """The needs of members and inputs so far.
 
     here: elements needed at the readers' own index, and at how many places in the text; moved: the
-    same at other indices. inputs: what is read of others. turned: read across the grain.
+    same at other indices. inputs: what is read of others. turned: read across the grain. fed: what
+    goes into a product, whose form asks for it again for each tile.
     once: what a fold's form computes once an element, however often it is looked at.
     """
 
@@ -47,6 +48,7 @@ class Sheet:
     inputs: dict[str, None] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     turned: set[str] = field(default_factory=set)
+    fed: set[str] = field(default_factory=set)
     work: int = 0
     again: int = 0
     instructions: int = 0
@@ -76,6 +78,7 @@ class Sheet:
             dict(self.inputs),
             set(self.members),
             set(self.turned),
+            set(self.fed),
             self.work,
             self.again,
             self.instructions,
@@ -115,6 +118,7 @@ class Sheet:
         """Note what `name` needs of its operands."""
         # A fold's form has each value of a row at hand, for the folds and for what follows.
         at_hand = facts.is_fold and isinstance(self.region, Rows | Columns)
+        feeds = name in self.fed or (facts.is_fold and isinstance(self.region, Own))
         turns = facts.turns or name in self.turned
         free = self.table.body.free
         for number, ask in enumerate(facts.asks):
@@ -134,6 +138,8 @@ class Sheet:
                 self.here[operand] = max(before[0], asked), max(before[1], places)
             if turns:
                 self.turned.add(operand)
+            if feeds:
+                self.fed.add(operand)
 
     def _read(self, name: str) -> int:
         facts = self.table[name]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from hlo2graph.hlo import Module
+from hlo2graph.ops.region import SideBySide, region_of
 from hlo2graph.passes.fuse_group import Group
 from hlo2graph.passes.fuse_merge import Merging, Node
 
@@ -42,6 +44,32 @@ class Decisions:
     computation: str
     together: tuple[Together, ...]
     apart: tuple[Apart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What fusion decided in a module.
+
+    launches: of a kernel (by computation and name) that runs beside others, the kernel of all.
+    """
+
+    decisions: tuple[Decisions, ...]
+    launches: Mapping[tuple[str, str], str]
+
+
+def launches_of(module: Module) -> dict[tuple[str, str], str]:
+    """Return which kernel runs each part of those that do several things side by side."""
+    found: dict[tuple[str, str], str] = {}
+    for computation in module.computations.values():
+        for instr in computation.instructions:
+            if instr.opcode != "get-tuple-element":
+                continue
+            whole = computation[instr.operands[0]]
+            if whole.opcode == "fusion":
+                called = module.computations[next(whole.called())]
+                if isinstance(region_of(called), SideBySide):
+                    found[computation.name, instr.name] = whole.name
+    return found
 
 
 def decisions_of(computation: str, merging: Merging, named: Mapping[Group, str]) -> Decisions:

@@ -10,6 +10,7 @@ Schema `hlo2graph.plan`, version 1; offsets and sizes in bytes:
     edges        [{"src", "dst", "hazard", "allocation", "offset", "size"}]; src and dst: ids
     stats        {"nodes", "edges", "width", "critical_path", "arena_bytes", "lower_bound_bytes"}
     SLICE        {"allocation", "offset", "size"}
+    fusion       with --why only: hlo2graph/inspect/why.py describes it
 
 Thunk ids are those of the plan's text without the `t`, allocation indices are the plan's own, in
 nested sequences too. A loop's reads and writes are the union over what is inside.
