@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from agreement import scalar_region
 from hypothesis import given
 from hypothesis import strategies as st
 from random_modules import random_module
-from rewriting import ADD, module_of, opcodes, rewritten
+from rewriting import ADD, module_of, opcodes, results, rewritten, whole_arguments
 from test_random_modules import examples
 
 import hlo2graph as h2g
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
+from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.own_inits import own_inits
@@ -285,31 +287,83 @@ def test_branches_give_only_what_is_read():
     branches = """first {
       x = f32[4] parameter(0)
       a = f32[4] negate(x)
-      b = f32[4] exponential(x)
-      ROOT t = (f32[4], f32[4]) tuple(a, b)
+      z = f32[] constant(0)
+      b = f32[] reduce(x, z), dimensions={0}, to_apply=sum
+      ROOT t = (f32[4], f32[]) tuple(a, b)
     }
     """
     body = """p = f32[4] parameter(0)
     i = s32[] parameter(1)
-    c = (f32[4], f32[4]) conditional(i, p, p), branch_computations={first, first}
-    r = f32[4] get-tuple-element(c), index=1"""
-    made = rewritten(module_of(body, branches), *PASSES)
+    c = (f32[4], f32[]) conditional(i, p, p), branch_computations={first, first}
+    r = f32[] get-tuple-element(c), index=1"""
+    made = rewritten(module_of(body, ADD + branches), *PASSES)
     [chosen] = [i for i in made.entry.instructions if i.opcode == "conditional"]
-    assert [part.dims for part in chosen.shape.leaves()] == [(4,)]
-    assert all(opcodes(made.computations[b]) == ["exponential"] for b in chosen.called())
+    assert [part.dims for part in chosen.shape.leaves()] == [()]
+    assert all(opcodes(made.computations[b]) == ["reduce"] for b in chosen.called())
+
+
+LIGHT = """
+first { x = f32[4] parameter(0) ROOT a = f32[4] negate(x) }
+second { x = f32[4] parameter(0) ROOT a = f32[4] exponential(x) }
+third { x = f32[4] parameter(0) ROOT a = f32[4] copy(x) }
+"""
+
+
+@pytest.mark.parametrize("selector", ["s32[]", "pred[]"])
+def test_all_branches_of_little_work_are_computed(selector):
+    count = 3 if selector == "s32[]" else 2
+    names = ("first", "second", "third")[:count]
+    body = f"""p = f32[4] parameter(0)
+    q = f32[4] parameter(1)
+    i = {selector} parameter(2)
+    r = f32[4] conditional(i, {", ".join("pqp"[:count])}), """
+    body += (
+        f"branch_computations={{{', '.join(names)}}}"
+        if count == 3
+        else ("true_computation=first, false_computation=second")
+    )
+    module = module_of(body, LIGHT)
+    made = rewritten(module, *PASSES)
+    assert "conditional" not in opcodes(made.entry)
+    assert opcodes(made.entry).count("select") == count - 1
+    drawn = whole_arguments(module)
+    for value in range(-2, 5):
+        chosen = [*drawn[:2], np.asarray(value).astype(drawn[2].dtype)]
+        assert same_bits(results(made, chosen), results(module, chosen))
+
+
+@pytest.mark.parametrize("size", [1 << 14, (1 << 14) + 1])
+def test_branches_that_give_much_are_chosen_between(size):
+    body = f"""p = f32[{size}] parameter(0)
+    i = s32[] parameter(1)
+    r = f32[{size}] conditional(i, p, p), branch_computations={{first, second}}"""
+    made = rewritten(module_of(body, LIGHT.replace("[4]", f"[{size}]")), *PASSES)
+    assert ("conditional" in opcodes(made.entry)) is (size > 1 << 14)
+
+
+def test_branches_with_products_are_chosen_between():
+    product = "x = f32[4,4] parameter(0) ROOT d = f32[4,4] dot(x, x), lhs_contracting_dims={1}, "
+    product += "rhs_contracting_dims={0}"
+    other = "x = f32[4,4] parameter(0) ROOT n = f32[4,4] negate(x)"
+    body = """p = f32[4,4] parameter(0)
+    i = s32[] parameter(1)
+    r = f32[4,4] conditional(i, p, p), branch_computations={first, second}"""
+    text = f"first {{ {product} }}\nsecond {{ {other} }}\n"
+    assert opcodes(rewritten(module_of(body, text), *PASSES).entry) == ["conditional"]
 
 
 def test_branches_whose_whole_result_is_read_stay():
     branches = """first {
       x = f32[4] parameter(0)
-      a = f32[4] negate(x)
-      ROOT t = (f32[4], f32[4]) tuple(a, x)
+      z = f32[] constant(0)
+      a = f32[] reduce(x, z), dimensions={0}, to_apply=sum
+      ROOT t = (f32[], f32[4]) tuple(a, x)
     }
     """
     body = """p = f32[4] parameter(0)
     i = s32[] parameter(1)
-    r = (f32[4], f32[4]) conditional(i, p, p), branch_computations={first, first}"""
-    made = rewritten(module_of(body, branches), *PASSES)
+    r = (f32[], f32[4]) conditional(i, p, p), branch_computations={first, first}"""
+    made = rewritten(module_of(body, ADD + branches), *PASSES)
     [chosen] = [i for i in made.entry.instructions if i.opcode == "conditional"]
     assert chosen.shape == made.entry.result.shape
 

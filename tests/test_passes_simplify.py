@@ -9,6 +9,7 @@ import pytest
 from agreement import arguments_of
 from hypothesis import given
 from hypothesis import strategies as st
+from random_chains import random_chain
 from random_modules import random_module
 from rewriting import ADD, MAX, lines, module_of, opcodes, results, rewritten
 from test_random_modules import examples
@@ -363,6 +364,12 @@ def test_random_modules_keep_their_bits(seed):
     rnd = Random(seed)
     text = random_module(rnd, rnd.choice((8, 20, 40)))
     rewritten(h2g.parse(text), inline_calls, simplify, inline_calls, simplify)
+
+
+@examples(150)
+@given(st.integers(0, 2**32))
+def test_random_chains_keep_their_bits(seed):
+    rewritten(h2g.parse(random_chain(Random(seed))), simplify)
 
 
 def test_special_values_pass_through_unchanged():

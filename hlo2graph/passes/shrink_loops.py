@@ -64,8 +64,9 @@ def _settle(state: LoopState, draft: Draft, part: Instruction, init: str) -> Non
 
 def _join_alike(state: LoopState, regions: Regions) -> None:
     first: dict[Hashable, int] = {}
-    for number, (init, name) in enumerate(zip(state.inits, state.results, strict=True)):
-        same = first.setdefault((init, _change(state, name, number, regions)), number)
+    for number, init in enumerate(state.inits):
+        change = _change(state, state.results[number], number, regions)
+        same = first.setdefault((init, change), number)
         if same == number or not same_places(state.parts[same], state.parts[number]):
             continue
         for draft, whole in state.readers():

@@ -1,9 +1,10 @@
 """Loops: less state, work done once before them, and few rounds of little work written out.
 
 In and out: a Module of the same meaning, whose results have the same bits. See shrink_loops, hoist
-and unroll_loops for the rules, and shrink_branches for those of conditionals. The number of rounds
-of a loop that stays is written into its backend_config, as XLA does, where it is known. What all
-this uncovers is simplified at once. What has side effects or control dependencies stays as it is.
+and unroll_loops for the rules; shrink_branches and choose_results for those of conditionals. The
+number of rounds of a loop that stays is written into its backend_config, as XLA does, where it is
+known. What all this uncovers is simplified at once. What has side effects or control dependencies
+stays as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from hlo2graph.hlo import Computation, Instruction, Module, Raw
 from hlo2graph.hlo.module import CALLING_ATTRS
 from hlo2graph.ops.effects import with_effects
+from hlo2graph.passes.choose_results import choose_results
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.hoist import hoist
 from hlo2graph.passes.inline_calls import inline_calls, used_computations
@@ -84,6 +86,7 @@ class _Round:
         drafts = [Draft(self._done[n], self._done, self._effects) for n in names]
         shrink_branches(around, conditional, drafts)
         _call(around, conditional.name, [self._put(draft) for draft in drafts])
+        choose_results(around, around[conditional.name], self._done)
 
     def _loop(self, around: Draft, loop: Instruction) -> None:
         state = loop_state(around, loop, self._done, self._effects)

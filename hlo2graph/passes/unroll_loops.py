@@ -1,10 +1,7 @@
 """Loops whose number of rounds is known and small, written out as calls of their bodies.
 
-A loop of no round is its init; of one round, a call. A few rounds of little work are written out
-so that they fuse: where each instruction of the body works element by element, or moves at most
-FEW_ELEMENTS elements, and rounds times instructions come to at most MOST_INSTRUCTIONS. Work on
-neighbours (slices of large arrays, windows, products) stays in its loop: joined rounds would
-compute it again and again, or could not be joined at all.
+A loop of no round is its init; of one round, a call. A few rounds of light work (see light) are
+written out so that they fuse, where rounds times instructions come to at most MOST_INSTRUCTIONS.
 """
 
 from __future__ import annotations
@@ -13,23 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from hlo2graph.hlo import Computation, Instruction, Literal, Shape, TupleShape
-from hlo2graph.ops import OPS
 from hlo2graph.ops.trip_count import trip_count
 from hlo2graph.ops.views import same_places
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.light import light_work
 from hlo2graph.passes.values import made
 
-FEW_ELEMENTS = 64
 MOST_INSTRUCTIONS = 512
-
-_FREE = frozenset({"constant", "get-tuple-element", "parameter", "tuple"})
-_SPREADING = frozenset({"bitcast-convert", "broadcast", "iota"})
-_MOVING = frozenset(
-    {
-        *("concatenate", "dynamic-slice", "dynamic-update-slice", "gather", "pad", "reshape"),
-        *("reverse", "slice", "transpose"),
-    }
-)
 
 
 class _Leaf(NamedTuple):
@@ -51,7 +38,8 @@ def unroll(
 ) -> bool:
     """Write a loop of so many rounds out if the rule says so; tell whether it did."""
     body = computations[str(loop.attrs["body"])]
-    if rounds > 1 and not _is_little(body, rounds):
+    work = light_work(body)
+    if rounds > 1 and (work is None or rounds * work > MOST_INSTRUCTIONS):
         return False
     if rounds == 0:
         same = same_places(draft[loop.operands[0]].shape, loop.shape)
@@ -76,21 +64,3 @@ def _leaves(draft: Draft, name: str) -> Iterator[_Leaf]:
     else:
         literal = instr.payload if instr.opcode == "constant" else None
         yield _Leaf(instr.shape, literal if isinstance(literal, Literal) else None)
-
-
-def _is_little(body: Computation, rounds: int) -> bool:
-    counted = [i for i in body.instructions if i.opcode not in _FREE]
-    return rounds * len(counted) <= MOST_INSTRUCTIONS and all(
-        _is_light(body, instr) for instr in counted
-    )
-
-
-def _is_light(body: Computation, instr: Instruction) -> bool:
-    spec = OPS[instr.opcode]
-    if not isinstance(instr.shape, Shape) or spec.effect:
-        return False
-    if spec.elementwise or instr.opcode in _SPREADING:
-        return True
-    shapes = [instr.shape, *(body[o].shape for o in instr.operands)]
-    few = all(isinstance(s, Shape) and s.elements <= FEW_ELEMENTS for s in shapes)
-    return few and instr.opcode in _MOVING
