@@ -93,6 +93,8 @@ REFUSED = [
         for name in ("true", "manual", "%f32", "f32:", "%x:", "x :", "__x", "%__x")
     ),
     "ENTRY e { x=f32[] parameter(0) }",
+    "ENTRY e { x = f32[4] parameter(0) k = token[] after-all() s = (f32[4], u32[], token[]) "
+    "send(x, k), channel_id=1 ROOT d = token[] send-done(s), channel_id=2 }",
     "ENTRY maximal { x = f32[] parameter(0) }",
     "ENTRY e (%x: f32[]) -> f32[] { x = f32[] parameter(0) }",
     "ENTRY e (x: f32[],) -> f32[] { x = f32[] parameter(0) }",

@@ -195,8 +195,6 @@ PAIRS = {
     "s = (f32[4], f32[4], u32[]) copy-start(x)  a = f32[4] copy-done(s)  "
     "ROOT d = f32[4] copy-done(s)": "s was ended before",
     "k = token[] after-all()  s = (f32[4], u32[], token[]) send(x, k), channel_id=1  "
-    "ROOT d = token[] send-done(s), channel_id=2": "has channel 2, its send 1",
-    "k = token[] after-all()  s = (f32[4], u32[], token[]) send(x, k), channel_id=1  "
     "ROOT d = (f32[4], token[]) recv-done(s), channel_id=1": "needs the result of recv",
 }
 

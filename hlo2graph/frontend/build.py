@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from hlo2graph.errors import Note, ParseError, Source, Span
 from hlo2graph.frontend.context import Context, Scope
-from hlo2graph.frontend.header import entry_layout, read_header
+from hlo2graph.frontend.cursor import Cursor
+from hlo2graph.frontend.header import entry_layout, read_aliases, read_header
 from hlo2graph.frontend.instructions import InstructionReader
 from hlo2graph.frontend.lexer import Region, is_instruction
 from hlo2graph.frontend.names import check_name
-from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.scan import Fault, shown
 from hlo2graph.frontend.signature import result_shape
 from hlo2graph.frontend.syntax import (
     ComputationNode,
@@ -25,7 +26,6 @@ from hlo2graph.frontend.tables import check_tables
 from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import read_value
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module, TupleShape
-from hlo2graph.hlo.aliases import parse_aliases
 
 _DEEPEST = 32
 
@@ -170,14 +170,14 @@ def _check_aliases(
     layout = attrs.get("entry_computation_layout")
     if layout:
         _, result = entry_layout(layout, context.shapes)
-    for alias in parse_aliases(attrs["input_output_alias"]):
+    for alias in read_aliases(Cursor(attrs["input_output_alias"])):
         part = result
         for index in alias.output_index:
             parts = part.parts if isinstance(part, TupleShape) else ()
             if not 0 <= index < len(parts):
                 known = result.without_layout_text()
-                message = f"input_output_alias names a part that the result {known} lacks: {alias}"
-                context.refuse(message, where)
+                message = f"input_output_alias names a part that the result {known} lacks: "
+                context.refuse(f"{message}{shown(str(alias))}", where)
             part = parts[index]
 
 

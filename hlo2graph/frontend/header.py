@@ -37,7 +37,7 @@ def _read(name: str, text: str) -> str:
         return text.strip()
     cursor = Cursor(text)
     if name == "input_output_alias":
-        aliases = _aliases(cursor)
+        aliases = read_aliases(cursor)
         cursor.done()
         return f"{{ {', '.join(map(str, aliases))} }}" if aliases else "{}"
     _CHECKS[name](cursor)
@@ -45,7 +45,7 @@ def _read(name: str, text: str) -> str:
     return text.strip()
 
 
-def _aliases(cursor: Cursor) -> list[IoAlias]:
+def read_aliases(cursor: Cursor) -> list[IoAlias]:
     """Read `{ {0}: (0, {}, may-alias) }`; of two for one result, the first holds, as in XLA."""
     found: dict[tuple[int, ...], IoAlias] = {}
     cursor.want("{", "'{' around the aliases")

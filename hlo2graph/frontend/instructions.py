@@ -167,6 +167,9 @@ class InstructionReader:
         try:
             if opcode.text == "parameter":
                 return _parameter_number(literal.text)
+            if isinstance(shape, Shape) and not shape.dims and literal.text.strip() == "{...}":
+                message = f"expected a value of type {shape.dtype}, found '{{...}}'"
+                raise Fault(message, 0, len(literal.text))
             return read_literal(literal.text, shape)
         except Fault as fault:
             raise fault.located(self._context.source, literal.start) from None

@@ -66,8 +66,6 @@ def _typed(text: str, at: int, shapes: ShapeReader, depth: int) -> int:
 
 def _read(text: str, at: int, shape: AnyShape) -> tuple[AnyLiteral, int]:
     if elided := _ELIDED.match(text, at):
-        if isinstance(shape, Shape) and not shape.dims:
-            raise Fault(f"expected a value of type {shape.dtype}, found '{{...}}'", *elided.span())
         return _elided(shape), elided.end()
     if isinstance(shape, TupleShape):
         return _tuple(text, at, shape)

@@ -61,23 +61,20 @@ def _count(opcode: str, wanted: str, found: int) -> str:
 def _conditional(
     instr: Instruction, operands: Sequence[Instruction], _: Computations
 ) -> str | None:
-    index = operands[0].shape if operands else None
-    if not isinstance(index, Shape) or index.dims or index.dtype.name not in ("pred", "s32"):
-        found = f", got {index}" if index else ""
-        return f"conditional needs a pred[] or s32[] to choose by as its first operand{found}"
     pair = [name for name in ("true_computation", "false_computation") if name in instr.attrs]
-    if index.dtype.name == "pred":
-        if "branch_computations" in instr.attrs or len(pair) < 2:
-            return "conditional on a pred[] needs true_computation and false_computation, no other"
-        count = 2
-    else:
-        branches = instr.attrs.get("branch_computations")
-        if pair or not isinstance(branches, tuple) or not branches:
-            return "conditional on an s32[] needs branch_computations, and no other"
-        count = len(branches)
+    branches = instr.attrs.get("branch_computations")
+    if branches is not None and pair:
+        return f"conditional has branch_computations, and so no {pair[0]}"
+    if not branches and len(pair) < 2:
+        return "conditional needs branch_computations, or true_computation and false_computation"
+    wanted = "pred" if pair else "s32"
+    selector = operands[0].shape if operands else None
+    if not isinstance(selector, Shape) or selector.dims or selector.dtype.name != wanted:
+        found = f", got {selector}" if selector else ""
+        return f"conditional expects {wanted}[] as the selector{found}"
+    count = len(branches) if isinstance(branches, tuple) else 2
     if len(operands) != count + 1:
-        wanted = f"an index and an operand for each of {count} branches"
-        return _count("conditional", wanted, len(operands))
+        return f"conditional has {count} branches, but {len(operands) - 1} arguments"
     return None
 
 
