@@ -89,6 +89,15 @@ def test_narrow_and_unsigned_types_fold(dtype: str, opcode: str) -> None:
     agree(text, [values, start], 0)
 
 
+@pytest.mark.parametrize("opcode", ["abs", "sign", "exponential", "sine", "cosine"])
+def test_infinite_parts_of_complex_numbers_give_nan_where_they_do_in_xla(opcode: str) -> None:
+    parts = [0.0, -0.0, 1, -1.5, np.inf, -np.inf, np.nan]
+    values = np.array([complex(a, b) for a in parts for b in parts], np.complex64)
+    result = "f32" if opcode == "abs" else "c64"
+    text = module(f"a = c64[49] parameter(0) ROOT r = {result}[49] {opcode}(a)")
+    agree(text, [values])
+
+
 def test_a_square_root_takes_an_imaginary_zero_as_positive() -> None:
     values = np.array([complex(a, b) for a in (-2, -0.0, 3) for b in (-0.0, 0, 1)], np.complex64)
     text = module("a = c64[9] parameter(0) ROOT r = c64[9] sqrt(a)")

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from hlo2graph.hlo import DTYPES, AnyShape, DType, Instruction, Shape
+from hlo2graph.ops import elementwise_complex as whole
 from hlo2graph.ops import elementwise_floats as floats
 from hlo2graph.ops import elementwise_integers as integers
 from hlo2graph.ops import elementwise_mixed as mixed
@@ -144,13 +145,13 @@ ELEMENTWISE: tuple[OpSpec, ...] = (
     _row("atanh",                 1, INEXACT,             np.arctanh),
     _row("cbrt",                  1, FLOATS,              np.cbrt),
     _row("ceil",                  1, FLOATS,              np.ceil),
-    _row("complex",               2, _PARTS,              floats.of_parts,       _of_parts),
+    _row("complex",               2, _PARTS,              whole.of_parts,        _of_parts),
     _row("cosh",                  1, INEXACT,             np.cosh),
-    _row("cosine",                1, INEXACT,             np.cos),
+    _row("cosine",                1, INEXACT,             mixed.cosine),
     _row("count-leading-zeros",   1, INTEGERS,            integers.leading_zeros, bits=True),
     _row("divide",                2, NUMBERS,             mixed.divide),
     _row("erf",                   1, FLOATS,              floats.erf),
-    _row("exponential",           1, INEXACT,             np.exp),
+    _row("exponential",           1, INEXACT,             mixed.exponential),
     _row("exponential-minus-one", 1, INEXACT,             np.expm1),
     _row("floor",                 1, FLOATS,              np.floor),
     _row("imag",                  1, INEXACT,             np.imag,               _component),
@@ -177,7 +178,7 @@ ELEMENTWISE: tuple[OpSpec, ...] = (
                                                                                  bits=True),
     _row("shift-right-logical",   2, INTEGERS,            integers.shift_right_logical, bits=True),
     _row("sign",                  1, SIGNED | INEXACT,    mixed.sign),
-    _row("sine",                  1, INEXACT,             np.sin),
+    _row("sine",                  1, INEXACT,             mixed.sine),
     _row("sinh",                  1, INEXACT,             np.sinh),
     _row("sqrt",                  1, INEXACT,             floats.sqrt),
     _row("subtract",              2, NUMBERS,             np.subtract),

@@ -21,14 +21,6 @@ def atan2(y: Array, x: Array) -> Array:
     return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)))
 
 
-def of_parts(real: Array, imaginary: Array) -> Array:
-    """Return complex numbers, each part kept bit for bit."""
-    shape = np.broadcast_shapes(real.shape, imaginary.shape)
-    out = np.empty(shape, np.result_type(real.dtype, np.complex64))
-    out.real, out.imag = real, imaginary
-    return out
-
-
 def logistic(x: Array) -> Array:
     """Return 1 / (1 + exp(-x))."""
     return np.asarray(1 / (1 + np.exp(-x)))

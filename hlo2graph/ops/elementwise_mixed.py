@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
+from hlo2graph.ops import elementwise_complex as whole
 from hlo2graph.ops import elementwise_integers as integers
 from hlo2graph.ops.spec import Array
 
 
 def absolute(x: Array) -> Array:
     """Return |x|; the lowest integer stays itself."""
-    return np.asarray(np.abs(x))
+    return whole.absolute(x) if x.dtype.kind == "c" else np.asarray(np.abs(x))
 
 
 def sign(x: Array) -> Array:
     """Return -1, 0 or 1; NaN and the sign of zero are kept; x / |x| of a complex number."""
     if x.dtype.kind == "c":
-        size = np.abs(x)
-        return np.asarray(np.where(size == 0, 0, x / np.where(size == 0, 1, size)))
+        return whole.sign(x)
     if x.dtype.kind == "f":
         return np.asarray(np.where((x == 0) | np.isnan(x), x, np.copysign(1, x)))
     return np.asarray(np.sign(x))
+
+
+def exponential(x: Array) -> Array:
+    """Return e to the x."""
+    return whole.exponential(x) if x.dtype.kind == "c" else np.asarray(np.exp(x))
+
+
+def sine(x: Array) -> Array:
+    """Return sin x."""
+    return whole.sine(x) if x.dtype.kind == "c" else np.asarray(np.sin(x))
+
+
+def cosine(x: Array) -> Array:
+    """Return cos x."""
+    return whole.cosine(x) if x.dtype.kind == "c" else np.asarray(np.cos(x))
 
 
 def divide(x: Array, y: Array) -> Array:
