@@ -23,6 +23,7 @@ Pairs = tuple[tuple[int, int], ...]
 Write = Callable[[Signature, Computation, Pairs], KernelSource]
 
 _LITERAL = re.compile(r"( *)const ([\w:]+(?: long)?) (v\d+) = (-?[\w.+-]+);")
+_ARRAY = re.compile(r"\b([pr]\d+)\b")
 _LOCAL = re.compile(r"[a-z]\d+")
 _SHARED = re.compile(r"( *)__shared__ ((?:const )?(?:hlo::\w+|float|double|int|long long)) (.*);")
 _SHARED_NAME = re.compile(r"(\w+)((?:\[[^\]]*\])+)")
@@ -100,9 +101,9 @@ def _part(
     write: Write,
 ) -> _Part:
     reads = [computation[name].payload for name in site.operands]
-    arrays = {f"p{k}": f"in{number}" for k, number in enumerate(reads)}
-    arrays |= {f"r{k}": f"out{first + k}" for k in range(width_of(site))}
-    misaligned = frozenset(n for n, a in arrays.items() if _kernel_name(a) in whole.misaligned)
+    arrays = {f"p{k}": f"p{number}" for k, number in enumerate(reads)}
+    arrays |= {f"r{k}": f"r{first + k}" for k in range(width_of(site))}
+    misaligned = frozenset(mine for mine, array in arrays.items() if array in whole.misaligned)
     own = signature_of("part", called, whole.device, misaligned, precise=whole.precise)
     signature = _PartSignature(*(getattr(own, field.name) for field in fields(own)))
     pairs = tuple(
@@ -114,11 +115,11 @@ def _part(
     source = write(signature, called, pairs)
     lines, literals = _without_literals(source.text.split("\n"))
     declared = [
-        (f"const {storage_type(s.dtype)}* p{k}", arrays[f"p{k}"])
+        (f"const {storage_type(s.dtype)}* part_p{k}", arrays[f"p{k}"])
         for k, s in enumerate(own.parameters)
     ]
     declared += [
-        (f"{storage_type(s.dtype)}* r{k}", arrays[f"r{k}"]) for k, s in enumerate(own.results)
+        (f"{storage_type(s.dtype)}* part_r{k}", arrays[f"r{k}"]) for k, s in enumerate(own.results)
     ]
     blocks, _, _ = source.grid
     return _Part(
@@ -132,21 +133,20 @@ def _part(
     )
 
 
-def _kernel_name(array: str) -> str:
-    """Return what a kernel of its own calls an array: in0 is its p0, out0 its r0."""
-    return array.replace("in", "p").replace("out", "r")
-
-
 def _without_literals(
     lines: Sequence[str],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
-    """Return the lines with a name for each literal that is a local's value."""
+    """Return the lines with a name for each literal that is a local's value.
+
+    Arrays and the block's number get the names that they have in a part.
+    """
     found: list[str] = []
     literals: list[tuple[str, str, str]] = []
-    for line in lines:
+    for written in lines:
+        line = _ARRAY.sub(r"part_\1", written).replace("blockIdx.x", "part_block")
         match = _LITERAL.fullmatch(line)
         if match is None or _LOCAL.fullmatch(match[4]):
-            found.append(line.replace("blockIdx.x", "part_block"))
+            found.append(line)
             continue
         name = f"literal{len(literals)}"
         literals.append((match[2], name, match[4]))
@@ -156,10 +156,6 @@ def _without_literals(
 
 def _text(signature: Signature, alike: Sequence[Sequence[_Part]], threads: int) -> str:
     """Return the kernel's definition."""
-    arguments = [
-        f"const {storage_type(s.dtype)}* in{k}" for k, s in enumerate(signature.parameters)
-    ]
-    arguments += [f"{storage_type(s.dtype)}* out{k}" for k, s in enumerate(signature.results)]
     ranges: list[str] = []
     shared: list[str] = []
     begin = 0
@@ -171,9 +167,7 @@ def _text(signature: Signature, alike: Sequence[Sequence[_Part]], threads: int) 
         ranges += _range(parts, begin, end, lines, threads, last=number + 1 == len(alike))
         begin = end
     union = ["  __shared__ union {", *shared, "  } parts_shared;"] if shared else []
-    head = f'extern "C" __global__ void __launch_bounds__({threads})\n{signature.name}('
-    body = "\n".join([*union, *ranges])
-    return f"{head}{', '.join(arguments)}) {{\n{body}\n}}\n"
+    return signature.declare([*union, *ranges], threads)
 
 
 def _range(
