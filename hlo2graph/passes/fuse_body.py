@@ -35,13 +35,15 @@ class Outline:
 class Body:
     """One computation, indexed.
 
-    place: the number of each instruction. free: what costs nothing to compute again. barred: why
-    an instruction can be part of no fusion. waits: what each waits for besides its operands.
+    place: the number of each instruction. live: what anything needs. users: the live ones.
+    free: what costs nothing to compute again. barred: why an instruction can be part of no fusion.
+    waits: what each waits for besides its operands.
     """
 
     computation: Computation
     place: dict[str, int] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
+    live: set[str] = field(default_factory=set)
     free: set[str] = field(default_factory=set)
     barred: dict[str, str] = field(default_factory=dict)
     waits: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -54,8 +56,6 @@ class Body:
         last: tuple[str, ...] = ()  # of those with a side effect, which keep their order
         for number, instr in enumerate(computation.instructions):
             found.place[instr.name] = number
-            for operand in dict.fromkeys(instr.operands):
-                found.users.setdefault(operand, []).append(instr.name)
             if before := controls(instr):
                 held |= {instr.name, *before}
             if has_effect(instr) or not effects.isdisjoint(instr.called()):
@@ -68,7 +68,19 @@ class Body:
                 found.barred[instr.name] = reason
             elif _is_free(found, instr):
                 found.free.add(instr.name)
+        found._find_users()
         return found
+
+    def _find_users(self) -> None:
+        pending = [self.computation.root, *self.barred]
+        while pending:
+            name = pending.pop()
+            if name not in self.live:
+                self.live.add(name)
+                pending += self[name].operands
+        for name in self.in_order(self.live):
+            for operand in dict.fromkeys(self[name].operands):
+                self.users.setdefault(operand, []).append(name)
 
     def __getitem__(self, name: str) -> Instruction:
         return self.computation[name]

@@ -37,9 +37,10 @@ class Growth:
 
     def run(self) -> tuple[Group, ...]:
         """Return the groups, each of one result."""
-        for instr in reversed(self.body.computation.instructions):
-            if instr.name not in self.body.barred and instr.name not in self.body.free:
-                self._place(instr.name)
+        body = self.body
+        for name in reversed(body.in_order(body.live)):
+            if name not in body.barred and name not in body.free:
+                self._place(name)
         return tuple(self.groups)
 
     def _place(self, name: str) -> None:

@@ -63,9 +63,9 @@ class Merging:
         for group in groups:
             found.maker |= dict.fromkeys(group.results, group)
         inside = {name for group in groups for name in group.members}.difference(stays)
-        for instr in body.computation.instructions:
-            if instr.name in found.maker or instr.name not in inside:
-                node = found.maker.setdefault(instr.name, instr.name)
+        for made in body.in_order(body.live):
+            if made in found.maker or made not in inside:
+                node = found.maker.setdefault(made, made)
                 for name in found.reads(node):
                     found.readers.setdefault(name, {})[node] = None
         return found
@@ -73,7 +73,7 @@ class Merging:
     def run(self) -> tuple[Group, ...]:
         """Return the groups after all merges."""
         for self.is_late in (False, True):
-            self._set_slots()
+            self.set_slots()
             for instr in self.body.computation.instructions:
                 self._merge_around(instr.name)
         return self.groups()
@@ -195,7 +195,7 @@ class Merging:
             return None
         return (last - time, last) if self.is_late else (first, first + time)
 
-    def _set_slots(self) -> None:
+    def set_slots(self) -> None:
         """Give each node the earliest slot, or the latest one that ends by the horizon."""
         order = self.in_order()
         self.begin, self.end = {}, {}
