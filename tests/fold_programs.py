@@ -176,7 +176,7 @@ def _looked_up(s: _Shapes) -> _Form:
     body += "  three.0 = s32[] constant(3)\n"
     body += f"  three = s32[{s.full_dims}] broadcast(three.0), dimensions={{}}\n"
     body += f"  first = pred[{s.full_dims}] compare(i, three), direction=LT\n"
-    body += s.full_op("other", "sine", "p0") + s.full_op("largest", "maximum", "other", "taken")
+    body += s.full_op("other", "tanh", "p0") + s.full_op("largest", "maximum", "other", "taken")
     body += s.full_op("v", "select", "first", "largest", "size") + s.fold("r", "v", "zero", "add")
     result = f"({s.row}, {s.full})"
     return f"{body}  ROOT t = {result} tuple(r, taken)", result, [s.full, f"{s.dtype}[3]"]

@@ -15,6 +15,7 @@ best { a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = 
   g = pred[] compare(a, b), direction=GE
   m = f32[] select(g, a, b) n = s32[] select(g, i, j)
   ROOT t = (f32[], s32[]) tuple(m, n) }
+pair { x = (f32[64], s32[64]) parameter(0) ROOT r = f32[64] get-tuple-element(x), index=0 }
 one { x = f32[8] parameter(0) ROOT r = f32[8] negate(x) }
 two { x = f32[9] parameter(0) ROOT r = f32[9] negate(x) }
 """
@@ -188,3 +189,15 @@ def test_fusions_of_parameters_stand_side_by_side():
       b = f32[9] fusion(y), kind=kLoop, calls=two
       ROOT t = (f32[8], f32[9]) tuple(a, b)"""
     assert region(parts) == SideBySide(("a", "b"))
+
+
+def test_what_calls_with_a_tuple_of_totals_is_no_region():
+    assert (
+        region(
+            """x = f32[64,100] parameter(0) low = f32[] constant(-inf) zero = s32[] constant(0)
+        i = s32[64,100] iota(), iota_dimension=1
+        m = (f32[64], s32[64]) reduce(x, i, low, zero), dimensions={1}, to_apply=best
+        ROOT r = f32[64] fusion(m), kind=kLoop, calls=pair"""
+        )
+        is None
+    )

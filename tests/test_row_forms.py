@@ -9,13 +9,13 @@ from fold_programs import FORMS, fold_program
 from needs import needs_gxx
 
 import hlo2graph
+from hlo2graph.backends.cuda.compiler import compile_cubin, compile_ptx, unit_text
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
 
-pytestmark = [pytest.mark.slow, needs_gxx]
-ROWS_ONLY = ("softmax", "log_softmax", "layer_norm", "rms_norm")
 SIZES = (1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 64, 96, 100, 127, 128, 257, 520)
 LONG = (1000, 1024, 4099, 8192, 9001)
 
@@ -57,6 +57,8 @@ def _product(dims) -> int:
     return found
 
 
+@pytest.mark.slow
+@needs_gxx
 @pytest.mark.parametrize("form", FORMS)
 def test_random_shapes_agree_with_the_host(form):
     rnd = Random(form)
@@ -65,3 +67,30 @@ def test_random_shapes_agree_with_the_host(form):
     kernels = Kernels(plans)
     for text, plan in zip(texts, plans, strict=True):
         agrees(text, plan, kernels)
+
+
+WIDE = {
+    "rows": ("sum", "f32", (4000, 1000), (1,), "ld.global.v4"),
+    "rows that are held": ("layer_norm", "f32", (4000, 1000), (1,), "st.global.v4"),
+    "rows that are read again": ("rms_norm", "f32", (400, 32000), (1,), "st.global.v4"),
+    "rows of narrow floats": ("softmax", "bf16", (4000, 1000), (1,), "st.global.v4"),
+    "several dimensions": ("sum", "f32", (60, 400, 200), (0, 2), "ld.global.v4"),
+    "pairs": ("arg_max", "f32", (4000, 1000), (1,), "ld.global.v4"),
+    "columns": ("two_sums", "f32", (4000, 1000), (0,), "st.global.v4"),
+    "middle dimensions": ("sum", "bf16", (40, 400, 1000), (1,), "ld.global.v4"),
+    "work with branches in front": ("looked_up", "f32", (4000, 1000), (1,), "ld.global.v4"),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", WIDE)
+def test_accesses_are_of_16_bytes(name, arch):
+    pytest.importorskip("cuda.bindings.nvrtc")
+    form, dtype, dims, reduced, access = WIDE[name]
+    plan = hlo2graph.plan(fold_program(form, dtype, dims, reduced), target=arch, fuse="none")
+    (source,) = kernels_of(plan).values()
+    text = unit_text([source.text])
+    ptx = compile_ptx(text, arch)
+    assert access in ptx
+    assert "local" not in ptx, "something is spilt"
+    assert compile_cubin(text, arch).cubin

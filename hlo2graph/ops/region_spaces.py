@@ -149,7 +149,7 @@ class Waiting:
         _require(isinstance(instr.shape, Shape))
         assert isinstance(instr.shape, Shape)
         size = self.space.size_of(instr.shape.dims)
-        waiting = [self._shape(o) for o in instr.operands if o in self._depth]
+        waiting = self._waiting(instr)
         match instr.opcode:
             case "broadcast":
                 _require(self.space.widens(instr, waiting[0].dims))
@@ -164,10 +164,12 @@ class Waiting:
         _require(size is not None)
         self.full_waits |= size is Size.FULL
 
-    def _shape(self, name: str) -> Shape:
-        shape = self.computation[name].shape
-        assert isinstance(shape, Shape)
-        return shape
+    def _waiting(self, instr: Instruction) -> list[Shape]:
+        """Return the shapes of the operands that wait for a reduce: arrays."""
+        found = [self.computation[o].shape for o in instr.operands if o in self._depth]
+        arrays = [shape for shape in found if isinstance(shape, Shape)]
+        _require(len(arrays) == len(found))
+        return arrays
 
 
 def _space_of(computation: Computation, reduce: Instruction) -> Space:
