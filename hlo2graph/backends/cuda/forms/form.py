@@ -40,7 +40,9 @@ class Form:
         """The shapes of the result leaves."""
         return self.signature.results
 
-    def source(self, emitter: ElementEmitter, blocks: int, threads: int) -> KernelSource:
-        """Return the kernel whose body `emitter` holds."""
-        text = self.signature.declare(emitter.needed_lines(), threads)
+    def source(
+        self, emitter: ElementEmitter, blocks: int, threads: int, *, wide: bool = False
+    ) -> KernelSource:
+        """Return the kernel whose body `emitter` holds; `wide` as Signature.declare has it."""
+        text = self.signature.declare(emitter.needed_lines(), threads, wide=wide)
         return KernelSource(self.signature.name, text, (blocks, 1, 1), threads)

@@ -15,6 +15,16 @@ template <class T> __device__ inline T shuffle_down(T x, int delta) {
   return x;
 }
 
+// The same for the thread `delta` lanes before.
+template <class T> __device__ inline T shuffle_up(T x, int delta) {
+  const int words = (sizeof(T) + 3) / 4;
+  u32 bits[words] = {};
+  memcpy(bits, &x, sizeof(T));
+  for (int k = 0; k < words; ++k) bits[k] = __shfl_up_sync(0xffffffffu, bits[k], delta);
+  memcpy(&x, bits, sizeof(T));
+  return x;
+}
+
 // The value that the thread in `lane` of the warp holds; all 32 lanes take part.
 template <class T> __device__ inline T shuffle_from(T x, int lane) {
   const int words = (sizeof(T) + 3) / 4;
