@@ -17,7 +17,7 @@ from hlo2graph.hlo import Shape
 from hlo2graph.ops.custom_lapack import Call, lapack_call
 from hlo2graph.ops.device import Expr
 
-FEWEST_THREADS, MOST_THREADS = 32, 512
+FEWEST_THREADS, MOST_THREADS = 64, 512
 _INCLUDE = '#include "spectra.cuh"\n'
 
 
@@ -43,7 +43,7 @@ class _Writer:
         self.batch = emit.split(emit.integer(emit.block_index), self.shape.dims[: self.batch_rank])
         self.type = compute_type(self.shape.dtype)
         longest = max(n for leaf in form.results for n in (1, *leaf.dims[self.batch_rank :]))
-        self.threads = min(max(FEWEST_THREADS, 1 << (longest - 1).bit_length()), MOST_THREADS)
+        self.threads = min(max(FEWEST_THREADS, 2 << (longest - 1).bit_length()), MOST_THREADS)
 
     @property
     def rows(self) -> int:

@@ -79,6 +79,20 @@ template <int Threads, class T> __device__ inline void swap_columns(const Matrix
   __syncthreads();
 }
 
+// The sum over the lanes of a warp, which each of them gets; all threads of the block take part.
+template <class T> __device__ inline T warp_sum(T x) {
+  const int words = sizeof(T) / 4;
+  for (int mask = 16; mask; mask /= 2) {
+    u32 bits[words];
+    memcpy(bits, &x, sizeof(T));
+    for (int k = 0; k < words; ++k) bits[k] = __shfl_xor_sync(0xffffffffu, bits[k], mask);
+    T other;
+    memcpy(&other, bits, sizeof(T));
+    x = add(x, other);
+  }
+  return x;
+}
+
 // Where the largest of all threads' values is; of equals, the lowest place.
 template <int Threads> __device__ inline int block_argmax(f64 value, int place) {
   __shared__ f64 values[Threads];
@@ -118,14 +132,17 @@ template <int Threads, class T> __device__ inline T reflect(Vector<T> x, int siz
   return number<T>((beta - real(alpha)) / beta, -imag(alpha) / beta);
 }
 
+// A warp takes a column, whose elements lie side by side in what LAPACK's callers give.
 template <int Threads, class T>
 __device__ inline void apply_left(Vector<T> v, T tau, const Matrix<T>& c) {
-  for (int j = threadIdx.x; j < c.columns; j += Threads) {
-    T sum = c(0, j);
-    for (int i = 1; i < c.rows; ++i) sum = add(sum, multiply(conj(v[i]), c(i, j)));
-    sum = multiply(tau, sum);
-    c(0, j) = subtract(c(0, j), sum);
-    for (int i = 1; i < c.rows; ++i) c(i, j) = subtract(c(i, j), multiply(v[i], sum));
+  const int lane = threadIdx.x % 32;
+  const auto element = [&](int i) { return i ? v[i] : number<T>(1); };
+  for (int first = 0; first < c.columns; first += Threads / 32) {
+    const int j = first + threadIdx.x / 32, rows = j < c.columns ? c.rows : 0;
+    T sum = T{};
+    for (int i = lane; i < rows; i += 32) sum = add(sum, multiply(conj(element(i)), c(i, j)));
+    sum = multiply(tau, warp_sum(sum));
+    for (int i = lane; i < rows; i += 32) c(i, j) = subtract(c(i, j), multiply(element(i), sum));
   }
   __syncthreads();
 }

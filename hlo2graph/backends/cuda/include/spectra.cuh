@@ -120,16 +120,20 @@ __device__ inline bool syevd(const Matrix<T>& a, Vector<R> values) {
 // ---- singular values: rotations of pairs of columns until all are orthogonal --------------------
 
 // Turn columns x and y, and those of v, so that x and y become orthogonal; true if they were not.
+// A warp takes a pair; where it has none, it goes along with the others.
 template <class T>
-__device__ inline bool turn_pair(const Matrix<T>& a, const Matrix<T>& v, int x, int y, f64 bound) {
+__device__ inline bool turn_pair(
+    const Matrix<T>& a, const Matrix<T>& v, int x, int y, f64 bound, bool there) {
   typedef typename Real<T>::type R;
+  const int lane = threadIdx.x % 32;
   f64 xx = 0, yy = 0, re = 0, im = 0;
-  for (int i = 0; i < a.rows; ++i) {
+  for (int i = lane; there && i < a.rows; i += 32) {
     const T p = a(i, x), q = a(i, y);
     xx += norm2(p), yy += norm2(q);
     re += (f64)real(p) * real(q) + (f64)imag(p) * imag(q);
     im += (f64)real(p) * imag(q) - (f64)imag(p) * real(q);
   }
+  xx = warp_sum(xx), yy = warp_sum(yy), re = warp_sum(re), im = warp_sum(im);
   const f64 size = ::hypot(re, im);
   if (!(size > bound * ::sqrt(xx) * ::sqrt(yy))) return false;
   const f64 zeta = (yy - xx) / (2 * size);
@@ -137,7 +141,7 @@ __device__ inline bool turn_pair(const Matrix<T>& a, const Matrix<T>& v, int x, 
   const f64 c = 1 / ::hypot(1.0, t), s = c * t;
   const T phase = number<T>(re / size, -im / size);
   const auto turn = [&](const Matrix<T>& m) {
-    for (int i = 0; i < m.rows; ++i) {
+    for (int i = lane; i < m.rows; i += 32) {
       const T p = m(i, x), q = multiply(m(i, y), phase);
       m(i, x) = subtract(scaled(p, (R)c), scaled(q, (R)s));
       m(i, y) = add(scaled(p, (R)s), scaled(q, (R)c));
@@ -155,11 +159,12 @@ __device__ inline void orthogonalize(const Matrix<T>& a, const Matrix<T>& v, int
   for (int sweep = 0; sweep < 40; ++sweep) {
     int turned = 0;
     for (int round = 0; round < rounds; ++round) {
-      for (int pair = threadIdx.x; pair < players / 2; pair += Threads) {
+      for (int first = 0; first < players / 2; first += Threads / 32) {
+        const int pair = first + threadIdx.x / 32;
         const int one = pair ? (round + pair) % rounds : rounds;
         const int other = pair ? (round + rounds - pair) % rounds : round;
         const int x = one < other ? one : other, y = one < other ? other : one;
-        if (y < count) turned += turn_pair(a, v, x, y, bound);
+        turned += turn_pair(a, v, x, y, bound, pair < players / 2 && y < count);
       }
       __syncthreads();
     }
