@@ -64,6 +64,15 @@ def test_others_are_left_alone(given):
     assert opcodes(program(*given)) == ["parameter", "constant", "reduce"]
 
 
+def test_a_reduce_that_nobody_needs_is_left_alone():
+    text = (
+        program("16000000", "0", "")
+        .replace("ROOT s", "s")
+        .replace("\n}", "\n  ROOT r = f32[] negate(z)\n}")
+    )
+    assert opcodes(text) == ["parameter", "constant", "reduce", "negate"]
+
+
 def test_narrow_floats_are_folded_wide():
     module = split_reductions(h2g.parse(program("16000001", "0", "", "bf16")))
     folded = [i for i in module.entry.instructions if i.opcode == "reduce"]
@@ -177,3 +186,18 @@ def test_two_steps_run_as_kernels(always, given):
     (found,), (want,) = EmulatedExecutable(plan)(*arguments), HostExecutable(plan)(*arguments)
     close = compare(found, want, tolerance_for(plan.outputs[0].shape.dtype), "s")
     assert close.ok, str(close)
+
+
+def test_rows_that_one_kernel_normalises_stay_whole():
+    text = """HloModule m
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[2,{0}] parameter(0)
+  z = f32[] constant(0)
+  s = f32[2] reduce(x, z), dimensions={{1}}, to_apply=add
+  n = f32[2] negate(s)
+  w = f32[2,{0}] broadcast(n), dimensions={{0}}
+  ROOT r = f32[2,{0}] divide(x, w)
+}}"""
+    assert len(h2g.plan(text.format(60000), target="sm_90").body.thunks) == 1
+    assert len(h2g.plan(text.format(600000), target="sm_90").body.thunks) == 3

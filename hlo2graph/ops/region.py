@@ -24,7 +24,7 @@ from hlo2graph.ops.expect import integers
 from hlo2graph.ops.region_spaces import Space, Waiting
 
 FEWEST = 32  # steps of a fold below which one thread does it alone
-MOST_COLUMNS = 1 << 15  # of a row of which something full-size waits for a fold
+MOST_COLUMNS = 1 << 16  # of a row of which something full-size waits for a fold
 
 _FOLDS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot", "fft"})
 _WINDOWS = frozenset({"reduce-window", "select-and-scatter"})
