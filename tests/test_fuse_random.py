@@ -20,6 +20,7 @@ from hlo2graph.passes.fuse_cost import MOST_AGAIN, MOST_ARRAYS, MOST_INSTRUCTION
 from hlo2graph.passes.fuse_group import Group, Judge
 from hlo2graph.passes.fuse_grow import Growth
 from hlo2graph.passes.fuse_merge import Merging
+from hlo2graph.passes.side_by_side import side_by_side
 
 DIMS = ((64, 512), (512,), (64,), (2048, 512))
 UNARY = ("tanh", "negate", "exponential", "abs")
@@ -167,3 +168,24 @@ ENTRY e {
     assert names.index("first") < names.index("second")
     verify(module)
     assert isinstance(merged(text)[0].maker["b"], Group)
+
+
+def test_side_effects_keep_their_order_side_by_side():
+    """Of equal depth by data, `a` and `b` wait for each other through the two effects."""
+    text = """HloModule m
+ENTRY e {
+  p = f32[512] parameter(0)
+  q = f32[64] parameter(1)
+  w = f32[64] negate(q)
+  x = f32[64] abs(w)
+  a = f32[64] tanh(x)
+  first = f32[64] custom-call(a), custom_call_target="f", custom_call_has_side_effect=true
+  u = f32[512] bitcast(p)
+  second = f32[512] custom-call(u), custom_call_target="g", custom_call_has_side_effect=true
+  v = f32[64] slice(second), slice={[0:64]}
+  b = f32[64] negate(v)
+  ROOT t = (f32[64], f32[64]) tuple(first, b)
+}"""
+    module = side_by_side(h2g.parse(text))
+    names = [i.name for i in module.entry.instructions]
+    assert names.index("a") < names.index("first") < names.index("second") < names.index("b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Computation, Instruction, Shape, TupleShape
@@ -11,7 +11,7 @@ from hlo2graph.ops.device import NoDevice, device_of
 from hlo2graph.ops.effects import has_effect
 from hlo2graph.ops.own_dot import runs_as_own_kernel
 from hlo2graph.ops.spec import Lowering
-from hlo2graph.passes.join import controls
+from hlo2graph.passes.join import controls, waits_of
 
 VIEWS = frozenset({"bitcast", "get-tuple-element", "reshape"})
 _AT_THE_END = frozenset({"bitcast", "reshape"})
@@ -37,30 +37,26 @@ class Body:
 
     place: the number of each instruction. live: what anything needs. users: the live ones.
     free: what costs nothing to compute again. barred: why an instruction can be part of no fusion.
-    waits: what each waits for besides its operands.
+    waits: what each waits for: operands, control dependencies, earlier side effects.
     """
 
     computation: Computation
+    waits: Mapping[str, tuple[str, ...]]
     place: dict[str, int] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
     free: set[str] = field(default_factory=set)
     barred: dict[str, str] = field(default_factory=dict)
-    waits: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(computation: Computation, effects: frozenset[str]) -> Body:
         """Return the body of `computation`; `effects` are the computations with side effects."""
-        found = Body(computation)
+        found = Body(computation, waits_of(computation.instructions, effects))
         held: set[str] = set()
-        last: tuple[str, ...] = ()  # of those with a side effect, which keep their order
         for number, instr in enumerate(computation.instructions):
             found.place[instr.name] = number
             if before := controls(instr):
                 held |= {instr.name, *before}
-            if has_effect(instr) or not effects.isdisjoint(instr.called()):
-                before, last = (*before, *last), (instr.name,)
-            found.waits[instr.name] = before
         for instr in computation.instructions:
             if instr.name in held:
                 found.barred[instr.name] = "control dependencies tie it"

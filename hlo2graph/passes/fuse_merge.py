@@ -86,7 +86,7 @@ class Merging:
         """Return the values that a node waits for."""
         if isinstance(node, Group):
             return node.inputs
-        return tuple(dict.fromkeys((*self.body[node].operands, *self.body.waits[node])))
+        return dict.fromkeys(self.body.waits[node])
 
     def makes(self, node: Node) -> tuple[str, ...]:
         """Return the values that come from a node."""

@@ -121,13 +121,7 @@ def in_order(
     instructions: Sequence[Instruction], effects: frozenset[str]
 ) -> tuple[Instruction, ...]:
     """Return the instructions behind all that they wait for, else in the order given."""
-    before: dict[str, tuple[str, ...]] = {}
-    last: tuple[str, ...] = ()  # with a side effect: these keep their order
-    for instr in instructions:
-        before[instr.name] = (*instr.operands, *controls(instr))
-        if has_effect(instr) or not effects.isdisjoint(instr.called()):
-            before[instr.name] += last
-            last = (instr.name,)
+    before = waits_of(instructions, effects)
     by_name = {instr.name: instr for instr in instructions}
     found: dict[str, Instruction] = {}
     for name in by_name:
@@ -140,6 +134,20 @@ def in_order(
                 found.setdefault(stack[-1], by_name[stack[-1]])
                 stack.pop()
     return tuple(found.values())
+
+
+def waits_of(
+    instructions: Sequence[Instruction], effects: frozenset[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return what each instruction waits for: operands, control dependencies, earlier effects."""
+    before: dict[str, tuple[str, ...]] = {}
+    last: tuple[str, ...] = ()  # with a side effect: these keep their order
+    for instr in instructions:
+        before[instr.name] = (*instr.operands, *controls(instr))
+        if has_effect(instr) or not effects.isdisjoint(instr.called()):
+            before[instr.name] += last
+            last = (instr.name,)
+    return before
 
 
 def controls(instr: Instruction) -> tuple[str, ...]:

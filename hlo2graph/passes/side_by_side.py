@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Computation, Instruction, Module
 from hlo2graph.ops.effects import with_effects
-from hlo2graph.passes.join import Joiner, controls, joined
+from hlo2graph.passes.join import Joiner, controls, joined, waits_of
 from hlo2graph.passes.kernel_time import Estimate, estimate
 from hlo2graph.passes.sequences import sequences
 
@@ -40,7 +40,9 @@ def side_by_side(module: Module) -> Module:
     computations: dict[str, Computation] = {}
     changed = False
     for name, computation in module.computations.items():
-        groups = _Levels(computation, module.computations).groups() if name in stepped else []
+        groups = (
+            _Levels(computation, module.computations, effects).groups() if name in stepped else []
+        )
         if groups:
             changed = True
             added, computation = joined(computation, groups, joiner, effects)
@@ -87,15 +89,21 @@ class _Group:
 class _Levels:
     """The instructions of one computation by depth, with the time before and behind each."""
 
-    def __init__(self, computation: Computation, computations: Mapping[str, Computation]) -> None:
+    def __init__(
+        self,
+        computation: Computation,
+        computations: Mapping[str, Computation],
+        effects: frozenset[str],
+    ) -> None:
         self._computation = computation
+        self._before = waits_of(computation.instructions, effects)
         self._spent = {i.name: estimate(i, computation, computations) for i in self._all}
         self._held = {name for i in self._all if controls(i) for name in (i.name, *controls(i))}
         self._depth: dict[str, int] = {}
         self._ends: dict[str, float] = {}  # when what is joined so far has each result
         self._heads: dict[str, float] = {}
         for instr in self._all:
-            before = [*instr.operands, *controls(instr)]
+            before = self._before[instr.name]
             self._depth[instr.name] = max(
                 (self._depth[o] + (self._spent[o].time > 0) for o in before), default=0
             )
@@ -139,7 +147,7 @@ class _Levels:
 
     def _start(self, instr: Instruction) -> None:
         """Learn when an instruction starts and ends, from those before it."""
-        before = [*instr.operands, *controls(instr)]
+        before = self._before[instr.name]
         head = max((self._ends[o] for o in before), default=0.0)
         self._heads[instr.name] = head
         self._ends[instr.name] = head + self._spent[instr.name].time
@@ -149,6 +157,6 @@ class _Levels:
         tails = dict.fromkeys(self._spent, 0.0)
         for instr in reversed(self._all):
             whole = self._spent[instr.name].time + tails[instr.name]
-            for name in (*instr.operands, *controls(instr)):
+            for name in self._before[instr.name]:
                 tails[name] = max(tails[name], whole)
         return tails
