@@ -64,7 +64,19 @@ def pairs(body, find=inplace_reads):
         (
             "n = f32[4,4]{1,0} negate(p)\nt = f32[4,4]{1,0} add(p, q)\n"
             "ROOT r = (f32[4,4]{1,0}, f32[4,4]{1,0}) tuple(n, t)",
-            ((1, 1),),
+            ((0, 0), (0, 1), (1, 1)),  # one pass: a thread reads before it stores
+        ),
+        (
+            "n = f32[4,4]{1,0} negate(p)\nv = f32[16]{0} reshape(q)\nw = f32[16]{0} negate(v)\n"
+            "t = f32[4,4]{1,0} add(p, q)\n"
+            "ROOT r = (f32[4,4]{1,0}, f32[16]{0}, f32[4,4]{1,0}) tuple(n, w, t)",
+            ((0, 0), (0, 2)),
+        ),
+        (
+            "d = f32[4,4]{1,0} dot(q, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+            "n = f32[4,4]{1,0} add(p, d)\nt = f32[4,4]{1,0} multiply(p, d)\n"
+            "ROOT r = (f32[4,4]{1,0}, f32[4,4]{1,0}) tuple(n, t)",
+            (),
         ),
     ],
 )

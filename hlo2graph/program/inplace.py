@@ -7,11 +7,11 @@ the one being written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.region import SideBySide, region_of
+from hlo2graph.ops.region import Loop, SideBySide, region_of
 from hlo2graph.program.thunks import Copy, Kernel, R, Thunk
 
 INPLACE_THRESHOLD = 4 << 20
@@ -91,10 +91,17 @@ def _elementwise(body: Computation) -> Pairs:
         if reached is None:
             continue
         leaves = [leaf for leaf, root in enumerate(roots) if root.name in reached]
-        # A second root may be stored by another loop than the first, which has overwritten it.
-        if len(leaves) == 1 and _same_bytes(parameter, roots[leaves[0]]):
-            found.append((operand, leaves[0]))
+        # A second root may be stored by another pass than the first, which has overwritten it.
+        if len(leaves) == 1 or _is_one_pass(body, [roots[leaf] for leaf in leaves]):
+            same = (leaf for leaf in leaves if _same_bytes(parameter, roots[leaf]))
+            found += ((operand, leaf) for leaf in same)
     return tuple(found)
+
+
+def _is_one_pass(body: Computation, roots: Sequence[Instruction]) -> bool:
+    """Tell whether one thread reads all that an element of each root needs, and then stores."""
+    dims = {leaf.dims for root in roots for leaf in root.shape.leaves()}
+    return len(dims) == 1 and isinstance(region_of(body), Loop)
 
 
 def _users(body: Computation) -> dict[str, list[Instruction]]:
