@@ -11,9 +11,14 @@ from conftest import GOLDEN, REFUSED, SAMPLES
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.inspect.dot import dot
+from hlo2graph.inspect.why import why_text
+from hlo2graph.pipeline import why
 from hlo2graph.program.plan import Plan
 
-STAGES = {".hlo": ("module", "program", "plan", "dot", "cuda"), ".thunks": ("plan", "dot", "cuda")}
+STAGES = {
+    ".hlo": ("module", "program", "plan", "dot", "cuda", "why"),
+    ".thunks": ("plan", "dot", "cuda"),
+}
 CASES = [
     (sample, stage)
     for sample in SAMPLES
@@ -30,7 +35,10 @@ def texts(sample: Path) -> dict[str, str | None]:
     plan = hlo2graph.plan(
         sample.read_text(), filename=sample.name, observe=seen.__setitem__, **target
     )
-    module = {"module": seen["verify"], "program": seen["place_copies"]} if target else {}
+    module = {}
+    if target:
+        module = {"module": seen["verify"], "program": seen["place_copies"]}
+        module["why"] = why_text(why(sample.read_text(), target="sm_90"))
     return {**module, "plan": seen["plan"], "dot": dot(plan), "cuda": cuda_text(sample, plan)}
 
 
