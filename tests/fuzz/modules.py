@@ -71,7 +71,10 @@ def _serve(pipe: Connection) -> None:
     from xla import run_xla
 
     while True:
-        text, arguments = pipe.recv()
+        try:
+            text, arguments = pipe.recv()
+        except EOFError:  # the other end is done
+            return
         try:
             pipe.send(run_xla(with_calls(text), arguments))
         except Exception as error:  # XLA raises many kinds
