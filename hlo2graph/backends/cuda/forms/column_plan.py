@@ -54,8 +54,9 @@ def plan_columns(region: Columns, signature: Signature, types: Sequence[DType]) 
         lanes //= 2
     blocks = -(-region.results // (lanes * vector))
     threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256
-    slices = min(max(FEWEST_SLICES, threads // lanes), power_below(region.steps))
+    ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
+    slices = min(threads // lanes, power_below(max(1, region.steps // ahead)))
+    slices = max(slices, FEWEST_SLICES)
     while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:
         slices //= 2
-    ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
-    return ColumnPlan(vector, lanes, slices, min(ahead, max(1, region.steps // slices)))
+    return ColumnPlan(vector, lanes, slices, min(ahead, region.steps // slices))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
@@ -153,7 +154,7 @@ class FoldWriter:
         raw = [emit.fresh("w") for _ in values]
         for name, value in zip(raw, values, strict=True):
             emit.line(f"const auto {name} = {stored(leaf.dtype, value)};")
-        with emit.block(f"if ({test or 'true'})"):
+        with emit.block(f"if ({test})") if test else nullcontext():
             for place, name in zip(places, raw, strict=True):
                 emit.line(f"r{number}[{emit.offset(leaf, place.index(leaf.dims))}] = {name};")
 
