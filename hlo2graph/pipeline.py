@@ -28,6 +28,7 @@ from hlo2graph.options import (
     check_choice,
     check_rounds,
 )
+from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
@@ -62,7 +63,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "none": (expand_scans, expand_sorts),
     "default": (
         *(expand_scans, expand_sorts, inline_calls, simplify, simplify_loops, lay_out_dots),
-        *(drop_barriers, own_inits, split_reductions, fuse, side_by_side),
+        *(drop_barriers, own_inits, split_reductions, cut_dots, fuse, side_by_side),
     ),
 }
 

@@ -112,3 +112,64 @@ def test_small_products_stay_kernels(sizes, fuse, library):
     text = dot_text("mk", "kn", ("mk", "kn", "mn"), **sizes)
     plan = h2g.plan(text, target="sm_90", fuse=fuse)
     assert any(isinstance(t, Library) for t in plan.body.thunks) == library
+
+
+CUTS = {
+    "heads": (
+        "x = f32[512,1536] parameter(0)\n"
+        "q = f32[512,512] slice(x), slice={[0:512], [0:512]}\n"
+        "k = f32[512,512] slice(x), slice={[0:512], [512:1024]}\n"
+        "qs = f32[512,8,64] reshape(q)\nks = f32[512,8,64] reshape(k)\n"
+        "ROOT r = f32[8,512,512] dot(qs, ks), lhs_batch_dims={1}, rhs_batch_dims={1}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={2}",
+        1,
+    ),
+    "one-of-two": (
+        "x = f32[600,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
+        "s = f32[512,512] slice(x), slice={[64:576], [0:512]}\n"
+        "ROOT r = f32[512,512] dot(w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        2,
+    ),
+    "every-other-row": (
+        "x = f32[1024,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
+        "s = f32[512,512] slice(x), slice={[0:1024:2], [0:512]}\n"
+        "ROOT r = f32[512,512] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_library_reads_slices_where_they_lie(name):
+    body, reads = CUTS[name]
+    module = h2g.parse(f"HloModule m\nENTRY main {{\n{body}\n}}\n")
+    plan = h2g.plan(module, target="sm_90")
+    (call,) = plan.body.thunks
+    assert isinstance(call, Library)
+    assert len(call.reads) == reads
+    found = matmul_of(plan.computations[call.computation])
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(b.shape.dims).astype(np.float32) for b in plan.inputs]
+    (want,) = h2g.compile(module, "host")(*args)
+    (got,) = h2g.compile(plan, "host")(*args)
+    np.testing.assert_array_equal(got, want)
+    by_slice = {b.slice: x.reshape(-1) for b, x in zip(plan.inputs, args, strict=True)}
+    lhs, rhs = (
+        at(by_slice[read][matrix.offset :], found.batch, matrix)
+        for read, matrix in zip((call.reads * 2)[:2], (found.lhs, found.rhs), strict=True)
+    )
+    held = at(want.reshape(-1), found.batch, found.out)
+    np.testing.assert_allclose(lhs @ rhs, held, rtol=1e-3, atol=1e-3)
+
+
+def test_what_no_library_can_read_is_cut_out_first():
+    """Neither rows nor columns of every other element lie side by side."""
+    text = (
+        "HloModule m\nENTRY main {\nx = f32[512,1024] parameter(0)\n"
+        "w = f32[512,512] parameter(1)\n"
+        "s = f32[512,512] slice(x), slice={[0:512], [0:1024:2]}\n"
+        "ROOT r = f32[512,512] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    kinds = [type(t) for t in h2g.plan(text, target="sm_90").body.thunks]
+    assert kinds[1:] == [Library]
+    assert len(kinds) == 2

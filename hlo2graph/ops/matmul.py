@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from hlo2graph.hlo import Computation, DType, Instruction, Shape
+from hlo2graph.ops.cut import Cut, cut_of
 from hlo2graph.ops.expect import integers
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """How an operand or the result lies in memory: strides in elements; one of the two is 1."""
+    """How an operand or the result lies in memory, in elements; one of the two strides is 1.
+
+    `offset` is where it begins in the array that it is cut out of.
+    """
 
     dtype: DType
     rows: int
@@ -19,6 +24,7 @@ class Matrix:
     row_stride: int
     column_stride: int
     batch_stride: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,68 +57,71 @@ class _Axis:
 def matmul_of(computation: Computation) -> Matmul | None:
     """Return the matrix product that `computation` is, if it is one dot of its parameters.
 
-    None too where its dimensions cannot be taken as batch, row and column of one stride each.
+    An operand may be cut out of its parameter: lhs out of the first, rhs out of the last. None too
+    where its dimensions cannot be taken as batch, row and column of one stride each.
     """
     dot = computation.result
     if dot.opcode != "dot" or len(dot.operands) != 2 or not isinstance(dot.shape, Shape):
         return None
-    operands = [computation[name] for name in dot.operands]
-    shapes = [o.shape for o in operands if o.opcode == "parameter"]
-    lhs, rhs = (shapes * 2)[:2] if len(set(dot.operands)) == 1 else (*shapes, None, None)[:2]
-    if not isinstance(lhs, Shape) or not isinstance(rhs, Shape) or not dot.shape.elements:
+    lhs, rhs = (cut_of(computation, name) for name in dot.operands)
+    if lhs is None or rhs is None or not dot.shape.elements:
         return None
-    return product_of(dot, lhs, rhs, dot.shape)
+    count = len(computation.parameters)
+    if [computation[cut.source].payload for cut in (lhs, rhs)] != [0, count - 1] or count > 2:
+        return None
+    return _product(dot, lhs, rhs, Cut.whole(dot.name, dot.shape))
 
 
 def product_of(dot: Instruction, lhs: Shape, rhs: Shape, out: Shape) -> Matmul | None:
     """Return the matrix product that a dot of operands and result of these layouts is, if it is."""
+    names = (*dot.operands[:2], dot.name)
+    return _product(dot, *(Cut.whole(n, s) for n, s in zip(names, (lhs, rhs, out), strict=True)))
+
+
+def _product(dot: Instruction, lhs: Cut, rhs: Cut, out: Cut) -> Matmul | None:
     batches = [integers(dot, f"{side}_batch_dims", ()) for side in ("lhs", "rhs")]
     inner = [integers(dot, f"{side}_contracting_dims", ()) for side in ("lhs", "rhs")]
     free = [
-        tuple(d for d in range(shape.rank) if d not in batches[i] and d not in inner[i])
-        for i, shape in enumerate((lhs, rhs))
+        tuple(d for d in range(len(cut.dims)) if d not in batches[i] and d not in inner[i])
+        for i, cut in enumerate((lhs, rhs))
     ]
     count = len(batches[0])
     split = count + len(free[0])
     parts = (
         (lhs, batches[0], free[0], inner[0]),
         (rhs, batches[1], inner[1], free[1]),
-        (out, tuple(range(count)), tuple(range(count, split)), tuple(range(split, out.rank))),
+        (out, tuple(range(count)), tuple(range(count, split)), tuple(range(split, len(out.dims)))),
     )
     matrices = [_matrix(*part) for part in parts]
     a, b, c = matrices
     if a is None or b is None or c is None:
         return None
-    batch = out.elements // (c.rows * c.columns)
+    batch = prod(out.dims) // (c.rows * c.columns)
     return Matmul(batch, c.rows, c.columns, a.columns, a, b, c, _asks_for_more(dot))
 
 
 def _matrix(
-    shape: Shape, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+    cut: Cut, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
 ) -> Matrix | None:
-    strides = [0] * shape.rank
-    step = 1
-    for dim in shape.minor_to_major:
-        strides[dim] = step
-        step *= shape.dims[dim]
-    axes = [_axis(shape, strides, group) for group in (batch, rows, columns)]
-    stack, row, column = axes
+    stack, row, column = (_axis(cut, group) for group in (batch, rows, columns))
     if stack is None or row is None or column is None:
         return None
     if row.size > 1 and column.size > 1 and 1 not in (row.stride, column.stride):
         return None
-    return Matrix(shape.dtype, row.size, column.size, row.stride, column.stride, stack.stride)
+    return Matrix(
+        cut.dtype, row.size, column.size, row.stride, column.stride, stack.stride, cut.offset
+    )
 
 
-def _axis(shape: Shape, strides: Sequence[int], dims: Sequence[int]) -> _Axis | None:
+def _axis(cut: Cut, dims: Sequence[int]) -> _Axis | None:
     """Take dimensions, in their order, as one; None if they do not lie one inside the other."""
     size, stride = 1, 0
-    for dim in reversed([d for d in dims if shape.dims[d] != 1]):
+    for dim in reversed([d for d in dims if cut.dims[d] != 1]):
         if size == 1:
-            stride = strides[dim]
-        elif strides[dim] != stride * size:
+            stride = cut.strides[dim]
+        elif cut.strides[dim] != stride * size:
             return None
-        size *= shape.dims[dim]
+        size *= cut.dims[dim]
     return _Axis(size, stride)
 
 

@@ -14,6 +14,7 @@ from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import NoDevice, device_of
 from hlo2graph.ops.expect import integers
+from hlo2graph.ops.matmul import matmul_of
 from hlo2graph.ops.own_dot import runs_as_own_kernel
 from hlo2graph.ops.region import Columns, Own, Region, Rows, SideBySide, region_of
 from hlo2graph.ops.spec import Lowering
@@ -54,6 +55,10 @@ def estimate(
             return Estimate(BRANCH)
         case "fusion":
             called = computations[next(instr.called())]
+            product = matmul_of(called)
+            root = called.result
+            if product and not runs_as_own_kernel(root, *_shapes(root, called)[:2]):
+                return Estimate(CALL + _moving(instr, computation))
             return _of_region(instr, region_of(called), computation, called)
         case _:
             return _alone(instr, computation)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from hlo2graph.hlo import DType
 from hlo2graph.ops.matmul import Matmul, Matrix
 from hlo2graph.ops.spec import Array
+from hlo2graph.program.plan import ALIGNMENT
 
 INSTALL = "pip install 'hlo2graph[blas]'"
 _TYPES = {  # HLO dtype: cudaDataType, and for a result's dtype the type of alpha and beta
@@ -57,7 +59,16 @@ class _Operand:
 class BlasPlan:
     """One product, its algorithm chosen by cuBLASLt's heuristics; `launch` enqueues it."""
 
-    __slots__ = ("_algo", "_alpha", "_beta", "_desc", "_exchanged", "_layouts", "_results")
+    __slots__ = (
+        "_algo",
+        "_alpha",
+        "_beta",
+        "_desc",
+        "_exchanged",
+        "_layouts",
+        "_offsets",
+        "_results",
+    )
 
     def __init__(self, product: Matmul, *, precise: bool, workspace: int) -> None:
         """Plan `product`; `precise` forbids TF32.
@@ -78,6 +89,7 @@ class BlasPlan:
         self._desc = _describe(dtype, operands, left, right, precise=precise)
         seen = ((product.lhs, left), (product.rhs, right), (product.out, result))
         self._layouts = [_layout(m, o, product.batch) for m, o in seen]
+        self._offsets = [m.offset * m.dtype.size for m in (product.lhs, product.rhs)]
         self._results = lt.MatmulHeuristicResult(1)
         self._algo = self._choose(workspace)
 
@@ -85,6 +97,7 @@ class BlasPlan:
         """Enqueue the product of matrices at these addresses; workspace is address and bytes."""
         if self._exchanged:
             lhs, rhs = rhs, lhs
+        lhs, rhs = lhs + self._offsets[0], rhs + self._offsets[1]
         a, b, c = self._layouts
         library().matmul(
             blas_handle(),
@@ -110,6 +123,13 @@ class BlasPlan:
         most = np.array([workspace], np.uint64)
         attribute = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
         lt.matmul_preference_set_attribute(preference, attribute, most.ctypes.data, 8)
+        names = (
+            lt.MatmulPreferenceAttribute.MIN_ALIGNMENT_A_BYTES,
+            lt.MatmulPreferenceAttribute.MIN_ALIGNMENT_B_BYTES,
+        )
+        for name, offset in zip(names, self._offsets, strict=True):
+            aligned = np.array([gcd(offset, ALIGNMENT)], np.uint32)
+            lt.matmul_preference_set_attribute(preference, name, aligned.ctypes.data, 4)
         found = np.zeros(1, np.int32)
         a, b, c = self._layouts
         try:
