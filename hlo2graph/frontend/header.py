@@ -143,13 +143,10 @@ def entry_layout(text: str, shapes: ShapeReader) -> tuple[tuple[AnyShape, ...], 
 
 
 def _parts(text: str, start: int, end: int, shapes: ShapeReader) -> tuple[AnyShape, ...]:
-    body = text[start : end - 1].rstrip()
-    if body.endswith(",") and len(body) > 2:  # XLA allows a last comma
-        text = f"{body[:-1]}{' ' * (end - start - len(body))})"
-        start, end = 0, len(text)
-    tuple_shape = _shape(text, start, end, shapes)
-    parts: tuple[AnyShape, ...] = tuple_shape.parts  # type: ignore[union-attr]
-    return parts
+    try:
+        return shapes.parameters(text[start:end])
+    except Fault as fault:
+        raise Fault(fault.message, start + fault.start, start + fault.end) from None
 
 
 def _shape(text: str, start: int, end: int, shapes: ShapeReader) -> AnyShape:

@@ -75,6 +75,17 @@ class ShapeReader:
             raise Fault("unexpected text behind the shapes", at, len(text))
         return shapes
 
+    def parameters(self, text: str) -> tuple[AnyShape, ...]:
+        """Return the shapes of `(f32[2]{0}, s32[],)`; raises Fault.
+
+        Unlike in a tuple, a last comma may stand there.
+        """
+        text = blank_comments(text)
+        body = text[:-1].rstrip()
+        if body.endswith(",") and body[1:-1].strip():
+            text = f"{body[:-1]} {text[len(body) :]}"
+        return self._list(text, 0, ")", 0)[0]
+
     def read_at(self, text: str, at: int) -> tuple[AnyShape, int]:
         """Return the shape that begins at `at`, and the offset behind it; raises Fault."""
         return self._read(text, at, 0)
@@ -108,8 +119,11 @@ class ShapeReader:
         return replace(array, is_buffer=True), end + 1
 
     def _tuple(self, text: str, at: int, depth: int) -> tuple[AnyShape, int]:
-        parts, at = self._list(text, at, ")", depth + 1)
-        return TupleShape(parts), at
+        parts, end = self._list(text, at, ")", depth + 1)
+        for part in parts:
+            if isinstance(part, Shape):
+                _check_order(part, at, end)
+        return TupleShape(parts), end
 
     def _list(self, text: str, at: int, mark: str, depth: int) -> tuple[tuple[AnyShape, ...], int]:
         """Read the shapes between the bracket at `at` and the mark that closes it."""
@@ -128,6 +142,13 @@ class ShapeReader:
                 where = "the tuple shape" if mark == ")" else "the list of shapes"
                 raise Fault(f"expected ',' or '{mark}' in {where}", at, at + 1)
         return tuple(parts), at + 1
+
+
+def _check_order(part: Shape, start: int, end: int) -> None:
+    """Check a part's layout at once, as XLA does; that of an array alone is for the verifier."""
+    if part.layout and sorted(part.minor_to_major) != list(range(part.rank)):
+        message = f"the layout of {part} is no order of the {part.rank} dimensions"
+        raise Fault(message, start, end)
 
 
 def _array(found: re.Match[str]) -> Shape:

@@ -103,7 +103,9 @@ def _odd(instr: Instruction, operands: Sequence[Instruction], _: Computations) -
 def _one_dimension(instr: Instruction, _: Sequence[Instruction], __: Computations) -> str | None:
     dimensions = instr.attrs.get("dimensions")
     if isinstance(dimensions, tuple) and len(dimensions) != 1:
-        return f"{instr.opcode} needs one dimension, got {len(dimensions)}"
+        return (
+            f"{instr.opcode} needs one dimension in the attribute dimensions, got {len(dimensions)}"
+        )
     return None
 
 
