@@ -3,6 +3,7 @@
 The rule, all of it, from shapes and types alone:
 
 - Types that cuBLASLt does not take, and sums of fewer than FEWEST_STEPS products: ours.
+- A large matrix times FEW_VECTORS, or on tensor cores SKINNY of them: ours, since memory bounds it.
 - Products that tensor cores take (f32 that may round to TF32, bf16, f16): ours up to
   MOST_TENSOR_FLOPS; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
@@ -20,6 +21,9 @@ from math import prod
 from hlo2graph.hlo import DType, Instruction, Shape
 from hlo2graph.ops.expect import integers, written
 
+FEW_VECTORS = 4
+SKINNY = 16
+MANY_ROWS = 1024  # enough to fill a device
 FEWEST_STEPS = 32
 FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
@@ -40,8 +44,13 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     """Tell whether the dot of operands of these shapes is computed by a kernel of ours."""
     if gains_nothing(dot, lhs, rhs):
         return True
-    steps = _steps(dot, lhs)
-    most = MOST_TENSOR_FLOPS if takes_tensor_cores(dot, lhs, rhs) else MOST_OTHER_FLOPS
+    steps, tensor = _steps(dot, lhs), takes_tensor_cores(dot, lhs, rhs)
+    products = prod(lhs.dims[d] for d in integers(dot, "lhs_batch_dims", ()))
+    extents = [shape.elements // (products * steps) for shape in (lhs, rhs)]
+    few = min(extents) <= (SKINNY if tensor else FEW_VECTORS)
+    if few and products * max(extents) >= MANY_ROWS:
+        return True
+    most = MOST_TENSOR_FLOPS if tensor else MOST_OTHER_FLOPS
     return steps <= MOST_STEPS and 2 * written(dot).elements * steps <= most
 
 

@@ -19,8 +19,8 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
+from hlo2graph.ops.own_dot import FEW_VECTORS
 
-MOST_COLUMNS = 4
 MOST_ROWS, FEWEST_ROWS = 32, 8  # of a tile
 
 
@@ -28,7 +28,7 @@ def suits_few_columns(form: Form) -> bool:
     """It is a matrix times few vectors."""
     rows, columns = sides_of(form)
     return (
-        columns.extent <= MOST_COLUMNS
+        columns.extent <= FEW_VECTORS
         and rows.extent >= FEWEST_ROWS
         and steps_of(form) >= EACH
         and written(form.instr).elements > 0
@@ -40,7 +40,8 @@ def dot_few_kernel(form: Form) -> KernelSource:
     rows, columns = sides_of(form)
     batches = prod(rows.shape.dims[d] for d in rows.batch)
     rows = rows.cut(MOST_ROWS)
-    while rows.tile > FEWEST_ROWS and batches * rows.tiles < form.signature.device.multiprocessors:
+    wanted = form.signature.device.multiprocessors
+    while rows.tile > FEWEST_ROWS and batches * rows.tiles * 2 <= wanted:
         rows = rows.cut(rows.tile // 2)
     return _Writer(form, rows, columns.cut(columns.extent)).kernel()
 

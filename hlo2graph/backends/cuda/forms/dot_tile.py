@@ -142,8 +142,8 @@ class TileWriter:
         emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
         emit.line("const int group = lane / 4, member = lane % 4;")
         self.declare()
-        if self.chunks >= 4 * self.warps:
-            emit.line("#pragma unroll 2")
+        if self.chunks >= 2 * self.warps:
+            emit.line("#pragma unroll 2")  # so that the loads of two chunks are under way at once
         head = f"for (int chunk = warp; chunk < {self.chunks}; chunk += {self.warps})"
         with emit.block(head):
             first = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
