@@ -1,4 +1,4 @@
-"""Write OPCODES.md, which says for each opcode of HLO how it runs and what pins it.
+"""Write hlo2graph/ops/OPCODES.md, which says for each opcode of HLO how it runs and what pins it.
 
     python -m tests.opcodes
 
@@ -28,7 +28,7 @@ from hlo2graph.ops.device import ByInstruction, ByLeaf, NoDevice, OwnKernel, dev
 from hlo2graph.ops.spec import Lowering, OpSpec, always
 
 ROOT = Path(__file__).parent.parent
-FILE = ROOT / "OPCODES.md"
+FILE = ROOT / "hlo2graph" / "ops" / "OPCODES.md"
 COMMAND = "python -m tests.opcodes"
 # All that the parser of jaxlib 0.10.2 takes for an opcode.
 _NAMES = """
