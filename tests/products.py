@@ -7,6 +7,31 @@ import itertools
 SIZES = {"b": 3, "m": 40, "k": 64, "n": 24}
 
 
+CUTS = {  # dots with operands that are cut out of others, and how many of those there are
+    "heads": (
+        "x = f32[512,1536] parameter(0)\n"
+        "q = f32[512,512] slice(x), slice={[0:512], [0:512]}\n"
+        "k = f32[512,512] slice(x), slice={[0:512], [512:1024]}\n"
+        "qs = f32[512,8,64] reshape(q)\nks = f32[512,8,64] reshape(k)\n"
+        "ROOT r = f32[8,512,512] dot(qs, ks), lhs_batch_dims={1}, rhs_batch_dims={1}, "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={2}",
+        1,
+    ),
+    "one-of-two": (
+        "x = f32[600,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
+        "s = f32[512,512] slice(x), slice={[64:576], [0:512]}\n"
+        "ROOT r = f32[512,512] dot(w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        2,
+    ),
+    "every-other-row": (
+        "x = f32[1024,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
+        "s = f32[512,512] slice(x), slice={[0:1024:2], [0:512]}\n"
+        "ROOT r = f32[512,512] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        2,
+    ),
+}
+
+
 def dot_text(
     lhs: str, rhs: str, layouts: tuple[str, str, str], dtype: str = "f32", out: str = "", **sizes
 ) -> str:

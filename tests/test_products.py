@@ -8,7 +8,7 @@ from hlo2graph.backends.cuda.blas import _exchanged, _leading, _needs_exchange, 
 from hlo2graph.ops.matmul import Matrix, matmul_of
 from hlo2graph.program.thunks import Library
 from hlo2graph.program.use_libraries import WORKSPACE_BYTES
-from tests.products import arrangements, dot_text
+from tests.products import CUTS, arrangements, dot_text
 
 
 def product(text: str):
@@ -114,31 +114,6 @@ def test_small_products_stay_kernels(sizes, fuse, library):
     text = dot_text("mk", "kn", ("mk", "kn", "mn"), **sizes)
     plan = h2g.plan(text, target="sm_90", fuse=fuse)
     assert any(isinstance(t, Library) for t in plan.body.thunks) == library
-
-
-CUTS = {
-    "heads": (
-        "x = f32[512,1536] parameter(0)\n"
-        "q = f32[512,512] slice(x), slice={[0:512], [0:512]}\n"
-        "k = f32[512,512] slice(x), slice={[0:512], [512:1024]}\n"
-        "qs = f32[512,8,64] reshape(q)\nks = f32[512,8,64] reshape(k)\n"
-        "ROOT r = f32[8,512,512] dot(qs, ks), lhs_batch_dims={1}, rhs_batch_dims={1}, "
-        "lhs_contracting_dims={2}, rhs_contracting_dims={2}",
-        1,
-    ),
-    "one-of-two": (
-        "x = f32[600,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
-        "s = f32[512,512] slice(x), slice={[64:576], [0:512]}\n"
-        "ROOT r = f32[512,512] dot(w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
-        2,
-    ),
-    "every-other-row": (
-        "x = f32[1024,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
-        "s = f32[512,512] slice(x), slice={[0:1024:2], [0:512]}\n"
-        "ROOT r = f32[512,512] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
-        2,
-    ),
-}
 
 
 @pytest.mark.parametrize("name", CUTS)
