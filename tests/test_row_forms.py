@@ -69,6 +69,34 @@ def test_random_shapes_agree_with_the_host(form):
         agrees(text, plan, kernels)
 
 
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("order", ["{1,2,0}", "{2,1,0}", "{0,1,2}"])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_layouts_may_differ_where_dimensions_do(order, dim):
+    shape, left = f"f32[1,40,50]{order}", f"f32[1,{(50, 40)[dim - 1]}]"
+    text = f"""HloModule m
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+fused {{
+  x = f32[40,50]{{1,0}} parameter(0)
+  y = f32[40,50]{{0,1}} parameter(1)
+  z = f32[] constant(0)
+  x3 = {shape} reshape(x)
+  y3 = {shape} reshape(y)
+  s = {shape} add(x3, y3)
+  r = {left} reduce(s, z), dimensions={{{dim}}}, to_apply=add
+  flat = f32[40,50]{{1,0}} reshape(s)
+  ROOT t = ({left}, f32[40,50]{{1,0}}, {shape}) tuple(r, flat, y3)
+}}
+ENTRY e {{
+  x = f32[40,50]{{1,0}} parameter(0)
+  y = f32[40,50]{{0,1}} parameter(1)
+  ROOT f = ({left}, f32[40,50]{{1,0}}, {shape}) fusion(x, y), kind=kInput, calls=fused
+}}"""
+    plan = hlo2graph.plan(text, target="sm_90", fuse="none")
+    agrees(text, plan, Kernels([plan]))
+
+
 WIDE = {
     "rows": ("sum", "f32", (4000, 1000), (1,), "ld.global.v4"),
     "rows that are held": ("layer_norm", "f32", (4000, 1000), (1,), "st.global.v4"),

@@ -59,13 +59,12 @@ class Place:
             assert self._number is not None
             index = self._emit.split(self._number, dims)
         if self._number is not None and any(n > 1 for n in dims):
-            self._emit.places.know(index, self._laid_out(dims), self._number)
+            shape = self._space.shape
+            if dims == shape.dims:
+                self._emit.places.know(index, shape, self._number)
+            elif shape.is_row_major:
+                self._emit.places.know(index, Shape(shape.dtype, dims), self._number)
         return index
-
-    def _laid_out(self, dims: tuple[int, ...]) -> Shape:
-        """Return a shape of `dims` whose elements the number counts in memory."""
-        shape = self._space.shape
-        return shape if dims == shape.dims else Shape(shape.dtype, dims)
 
 
 class FoldWriter:
