@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from needs import needs_gxx
 
 import hlo2graph
 from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.program.device_figures import DeviceFigures
@@ -20,22 +23,26 @@ SMALL = 400_000  # bytes of the largest array, about
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("multiprocessors", [0, 132])
-def test_programs_agree_with_the_host(monkeypatch, multiprocessors):
+@pytest.mark.parametrize(("multiprocessors", "index"), [(0, "int"), (132, "int"), (0, "long long")])
+def test_programs_agree_with_the_host(monkeypatch, multiprocessors, index):
     """With none of them every loop is wide, and every one across the grain tiled."""
+    monkeypatch.setattr(Signature, "index_type", property(lambda _: index))
     figures = DeviceFigures(multiprocessors, 2048, 227 * 1024, 4.8e12)
     monkeypatch.setattr(kernels_module, "figures_for", lambda _: figures)
     plans = {p.name: hlo2graph.plan(p.text, target="sm_90") for p in programs((SMALL,))}
     kernels = Kernels(list(plans.values()))
     texts = [s.text for plan in plans.values() for s in kernels_of(plan).values()]
-    apart = sum("first = blockIdx.x * 1024 + threadIdx.x" in text for text in texts)
+    apart = sum("blockIdx.x * 1024 + threadIdx.x" in text for text in texts)
     assert (apart > 2) == (multiprocessors == 0)
     for name, plan in plans.items():
         arguments = [drawn(*bound.array_type) for bound in plan.inputs]
         got = EmulatedExecutable(plan, kernels)(*arguments)
         want = HostExecutable(plan)(*arguments)
         for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-            found = compare(ours, theirs, tolerance_for(bound.shape.dtype), name)
+            tolerance = tolerance_for(bound.shape.dtype)
+            if "bf16" in name:  # the host rounds after every instruction
+                tolerance = replace(tolerance, absolute=0.05)
+            found = compare(ours, theirs, tolerance, name)
             assert found.ok, f"{name}: {found}"
 
 

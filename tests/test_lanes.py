@@ -201,6 +201,14 @@ MERGED = {  # programs of large arrays, and the accesses that their loop is to m
         "x = f16[4097,1000] parameter(0) ROOT r = f16[4097,1000] negate(x)",
         ["ld.v4.u32", "st.v4.u32"],
     ),
+    "quarter": (
+        "x = f8e4m3fn[4097,1008] parameter(0) ROOT r = f8e4m3fn[4097,1008] negate(x)",
+        ["ld.v4.u32", "st.v4.u32"],
+    ),
+    "bits": (
+        "x = s4[4097,1008] parameter(0) ROOT r = s4[4097,1008] negate(x)",
+        ["ld.v4.u32", "st.v4.u32"],
+    ),
     "bytes": (
         "x = u8[4097,1008] parameter(0) ROOT r = u8[4097,1008] not(x)",
         ["ld.v4.u32", "st.v4.u32"],

@@ -231,8 +231,9 @@ class _Rows:
         emit.assume(self.form.instr.name, index, tuple(self._call([*inits, *values])))
         for number, leaf in enumerate(self.form.results):
             value = emit.leaf(self.form.computation.root, number, index)
-            place = emit.offset(leaf, index)
-            found.append(f"r{number}[{place}] = {stored(leaf.dtype, value)};")
+            held = emit.fresh("e")  # or its conversion would part the stores
+            emit.line(f"const auto {held} = {stored(leaf.dtype, value)};")
+            found.append(f"r{number}[{emit.offset(leaf, index)}] = {held};")
         return found
 
     # ---- folding ----------------------------------------------------------------------------

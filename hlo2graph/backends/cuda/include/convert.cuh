@@ -11,10 +11,13 @@ template <class T> struct Range {  // standard integers
   static const bool is_signed = IsSigned<T>::value;
   static const int bits = sizeof(T) * 8;
 };
-template <int Bits, bool S> struct Range<NarrowInt<Bits, S>> {
-  static const bool is_signed = S;
-  static const int bits = Bits;
-};
+#define HLO_RANGE(T, Bits, Signed)       \
+  template <> struct Range<T> {          \
+    static const bool is_signed = Signed; \
+    static const int bits = Bits;        \
+  };
+HLO_NARROW_INTS(HLO_RANGE)
+#undef HLO_RANGE
 
 template <class To>
 __device__ inline typename Compute<To>::type saturate(f64 x) {
@@ -67,8 +70,9 @@ template <> struct Convert<f64> {
 template <> struct Convert<bf16> : ConvertFloat<bf16> {};
 template <> struct Convert<f16> : ConvertFloat<f16> {};
 template <> struct Convert<f8e8m0fnu> : ConvertFloat<f8e8m0fnu> {};
-template <int E, int M, int B, Special S>
-struct Convert<NarrowFloat<E, M, B, S>> : ConvertFloat<NarrowFloat<E, M, B, S>> {};
+#define HLO_CONVERT(T, ...) template <> struct Convert<T> : ConvertFloat<T> {};
+HLO_NARROW_FLOATS(HLO_CONVERT)
+#undef HLO_CONVERT
 template <> struct Convert<bool> {
   template <class From> __device__ static bool of(From x) { return x != (From)0; }
   template <class T> __device__ static bool of(Complex<T> x) { return x.re != 0 || x.im != 0; }

@@ -46,9 +46,9 @@ template <class T, int E, int M, bool Ieee = Layout<T>::ieee> struct ReducePreci
   }
 };
 template <class T> struct Through { typedef f32 type; };
-template <int E, int M, int B, Special S> struct Through<NarrowFloat<E, M, B, S>> {
-  typedef f16 type;
-};
+#define HLO_THROUGH(T, ...) template <> struct Through<T> { typedef f16 type; };
+HLO_NARROW_FLOATS(HLO_THROUGH)
+#undef HLO_THROUGH
 template <class T, int E, int M> struct ReducePrecision<T, E, M, false> {
   __device__ static f32 of(f32 x) {
     return rounded<T>(ReducePrecision<typename Through<T>::type, E, M>::of(x));
@@ -58,9 +58,9 @@ template <class T, int E, int M> struct ReducePrecision<T, E, M, false> {
 // ---- stochastic-convert -----------------------------------------------------------------------
 
 template <class T> struct MantissaBits { static const int value = Layout<T>::mantissa; };
-template <int E, int M, int B, Special S> struct MantissaBits<NarrowFloat<E, M, B, S>> {
-  static const int value = M;
-};
+#define HLO_MANTISSA(T, E, M, ...) template <> struct MantissaBits<T> { static const int value = M; };
+HLO_NARROW_FLOATS(HLO_MANTISSA)
+#undef HLO_MANTISSA
 template <> struct MantissaBits<f8e8m0fnu> { static const int value = 0; };
 
 template <class T> struct IsStoredFloat { static const bool value = false; };
@@ -69,9 +69,9 @@ template <> struct IsStoredFloat<f32> { static const bool value = true; };
 template <> struct IsStoredFloat<f16> { static const bool value = true; };
 template <> struct IsStoredFloat<bf16> { static const bool value = true; };
 template <> struct IsStoredFloat<f8e8m0fnu> { static const bool value = true; };
-template <int E, int M, int B, Special S> struct IsStoredFloat<NarrowFloat<E, M, B, S>> {
-  static const bool value = true;
-};
+#define HLO_STORED(T, ...) template <> struct IsStoredFloat<T> { static const bool value = true; };
+HLO_NARROW_FLOATS(HLO_STORED)
+#undef HLO_STORED
 
 template <class To, class From, bool ToFloat> struct Stochastic;
 

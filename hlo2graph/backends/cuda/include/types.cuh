@@ -36,20 +36,13 @@ __device__ inline To bits_as(From from) {
   return to;
 }
 
-// ---- narrow integers: one byte an element, kept wrapped to their width ------------------------
+// ---- narrow types ------------------------------------------------------------------------------
+//
+// They are no structs: the compiler makes one access of neighbouring scalars, but not of structs.
 
-template <int Bits, bool Signed>
-struct NarrowInt {
-  u8 bits;
-};
-typedef NarrowInt<1, true> s1;
-typedef NarrowInt<2, true> s2;
-typedef NarrowInt<4, true> s4;
-typedef NarrowInt<1, false> u1;
-typedef NarrowInt<2, false> u2;
-typedef NarrowInt<4, false> u4;
-
-// ---- narrow floats ----------------------------------------------------------------------------
+// X(type, bits, signed): one byte an element, kept wrapped to its width.
+#define HLO_NARROW_INTS(X) \
+  X(s1, 1, true) X(s2, 2, true) X(s4, 4, true) X(u1, 1, false) X(u2, 2, false) X(u4, 4, false)
 
 enum Special {
   IEEE,       // infinities and NaNs in the top exponent
@@ -58,20 +51,21 @@ enum Special {
   FINITE      // neither infinity nor NaN (f4e2m1fn)
 };
 
-template <int Exponent, int Mantissa, int Bias, Special S>
-struct NarrowFloat {
-  u8 bits;
-};
-typedef NarrowFloat<2, 1, 1, FINITE> f4e2m1fn;
-typedef NarrowFloat<3, 4, 3, IEEE> f8e3m4;
-typedef NarrowFloat<4, 3, 7, IEEE> f8e4m3;
-typedef NarrowFloat<4, 3, 11, UNSIGNED0> f8e4m3b11fnuz;
-typedef NarrowFloat<4, 3, 7, FINITE_NAN> f8e4m3fn;
-typedef NarrowFloat<4, 3, 8, UNSIGNED0> f8e4m3fnuz;
-typedef NarrowFloat<5, 2, 15, IEEE> f8e5m2;
-typedef NarrowFloat<5, 2, 16, UNSIGNED0> f8e5m2fnuz;
+// X(type, exponent bits, mantissa bits, bias, special values): one byte an element.
+#define HLO_NARROW_FLOATS(X)           \
+  X(f4e2m1fn, 2, 1, 1, FINITE)         \
+  X(f8e3m4, 3, 4, 3, IEEE)             \
+  X(f8e4m3, 4, 3, 7, IEEE)             \
+  X(f8e4m3b11fnuz, 4, 3, 11, UNSIGNED0) \
+  X(f8e4m3fn, 4, 3, 7, FINITE_NAN)     \
+  X(f8e4m3fnuz, 4, 3, 8, UNSIGNED0)    \
+  X(f8e5m2, 5, 2, 15, IEEE)            \
+  X(f8e5m2fnuz, 5, 2, 16, UNSIGNED0)
 
-// No structs: the compiler makes one access of neighbouring scalars, but not of neighbouring structs.
+#define HLO_TYPE(T, ...) enum class T : u8 {};
+HLO_NARROW_INTS(HLO_TYPE)
+HLO_NARROW_FLOATS(HLO_TYPE)
+#undef HLO_TYPE
 enum class f8e8m0fnu : u8 {};
 enum class f16 : u16 {};
 enum class bf16 : u16 {};
@@ -82,10 +76,15 @@ template <class T> struct Compute { typedef T type; };
 template <> struct Compute<f16> { typedef f32 type; };
 template <> struct Compute<bf16> { typedef f32 type; };
 template <> struct Compute<f8e8m0fnu> { typedef f32 type; };
-template <int E, int M, int B, Special S>
-struct Compute<NarrowFloat<E, M, B, S>> { typedef f32 type; };
-template <int Bits> struct Compute<NarrowInt<Bits, true>> { typedef s8 type; };
-template <int Bits> struct Compute<NarrowInt<Bits, false>> { typedef u8 type; };
+template <bool Signed> struct Byte { typedef u8 type; };
+template <> struct Byte<true> { typedef s8 type; };
+#define HLO_COMPUTE(T, ...) template <> struct Compute<T> { typedef f32 type; };
+HLO_NARROW_FLOATS(HLO_COMPUTE)
+#undef HLO_COMPUTE
+#define HLO_COMPUTE(T, Bits, Signed) \
+  template <> struct Compute<T> { typedef Byte<Signed>::type type; };
+HLO_NARROW_INTS(HLO_COMPUTE)
+#undef HLO_COMPUTE
 
 // ---- rounding ---------------------------------------------------------------------------------
 
@@ -199,14 +198,21 @@ __device__ inline f32 load(f8e8m0fnu x) {
   if ((u8)x == 255) return bits_as<f32>(0x7fc00000u);
   return (u8)x == 0 ? bits_as<f32>(0x00400000u) : bits_as<f32>((u32)x << 23);
 }
-template <int E, int M, int B, Special S>
-__device__ inline f32 load(NarrowFloat<E, M, B, S> x) { return decode_narrow<E, M, B, S>(x.bits); }
-template <int Bits> __device__ inline s8 load(NarrowInt<Bits, true> x) {
-  return (s8)((s8)(u8)(x.bits << (8 - Bits)) >> (8 - Bits));
+#define HLO_LOAD(T, E, M, B, S) \
+  __device__ inline f32 load(T x) { return decode_narrow<E, M, B, S>((u8)x); }
+HLO_NARROW_FLOATS(HLO_LOAD)
+#undef HLO_LOAD
+
+// The lowest `Bits` of a byte, with their sign or without.
+template <int Bits> __device__ inline s8 lowest(s8 x) {
+  return (s8)((s8)(u8)((u8)x << (8 - Bits)) >> (8 - Bits));
 }
-template <int Bits> __device__ inline u8 load(NarrowInt<Bits, false> x) {
-  return (u8)(x.bits & ((1u << Bits) - 1u));
-}
+template <int Bits> __device__ inline u8 lowest(u8 x) { return (u8)(x & ((1u << Bits) - 1u)); }
+
+#define HLO_LOAD(T, Bits, Signed) \
+  __device__ inline Compute<T>::type load(T x) { return lowest<Bits>((Compute<T>::type)x); }
+HLO_NARROW_INTS(HLO_LOAD)
+#undef HLO_LOAD
 
 // Store<T>::of(x) is the element in memory for a compute value x.
 template <class T> struct Store { __device__ static T of(T x) { return x; } };
@@ -221,18 +227,18 @@ template <> struct Store<f8e8m0fnu> {
     return f8e8m0fnu{(u8)(exponent + (mantissa >= 0x400000u ? 1u : 0u))};
   }
 };
-template <int E, int M, int B, Special S> struct Store<NarrowFloat<E, M, B, S>> {
-  typedef NarrowFloat<E, M, B, S> T;
-  __device__ static T of(f32 x) { return T{encode_narrow<E, M, B, S>(x)}; }
-};
-template <int Bits> struct Store<NarrowInt<Bits, true>> {
-  typedef NarrowInt<Bits, true> T;
-  __device__ static T of(s8 x) { return T{(u8)((s8)(u8)((u8)x << (8 - Bits)) >> (8 - Bits))}; }
-};
-template <int Bits> struct Store<NarrowInt<Bits, false>> {
-  typedef NarrowInt<Bits, false> T;
-  __device__ static T of(u8 x) { return T{(u8)(x & ((1u << Bits) - 1u))}; }
-};
+#define HLO_STORE(T, E, M, B, S)                                             \
+  template <> struct Store<T> {                                               \
+    __device__ static T of(f32 x) { return T{encode_narrow<E, M, B, S>(x)}; } \
+  };
+HLO_NARROW_FLOATS(HLO_STORE)
+#undef HLO_STORE
+#define HLO_STORE(T, Bits, Signed)                                                 \
+  template <> struct Store<T> {                                                     \
+    __device__ static T of(Compute<T>::type x) { return T{(u8)lowest<Bits>(x)}; } \
+  };
+HLO_NARROW_INTS(HLO_STORE)
+#undef HLO_STORE
 
 // The compute value that `x` becomes when it passes through memory as a T.
 template <class T>
