@@ -29,6 +29,7 @@ from hlo2graph.options import (
     check_rounds,
 )
 from hlo2graph.passes.cut_dots import cut_dots
+from hlo2graph.passes.double_rounds import double_rounds
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
@@ -62,8 +63,8 @@ Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": (expand_scans, expand_sorts),
     "default": (
-        *(expand_scans, expand_sorts, inline_calls, simplify, simplify_loops, lay_out_dots),
-        *(drop_barriers, own_inits, split_reductions, cut_dots, fuse, side_by_side),
+        *(expand_scans, expand_sorts, inline_calls, simplify, simplify_loops, double_rounds),
+        *(lay_out_dots, drop_barriers, own_inits, split_reductions, cut_dots, fuse, side_by_side),
     ),
 }
 

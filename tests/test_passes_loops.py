@@ -14,9 +14,11 @@ from rewriting import ADD, module_of, opcodes, results, rewritten, whole_argumen
 from test_random_modules import examples
 
 import hlo2graph as h2g
+from hlo2graph.frontend.verify import verify
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import same_bits
+from hlo2graph.passes.double_rounds import double_rounds
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.own_inits import own_inits
@@ -246,6 +248,31 @@ def test_a_known_number_of_rounds_is_written_down():
     made = rewritten(loop("s32[]; f32[4,4]", "m", HEAVY, "d", 12), *PASSES)
     [found] = [i for i in made.entry.instructions if i.opcode == "while"]
     assert found.attrs["backend_config"] == '{"known_trip_count":{"n":"12"}}'
+
+
+@pytest.mark.parametrize(("rounds", "left"), [(3, 3), (4, 2), (5, 2), (6, 3), (40, 20), (41, 20)])
+def test_two_rounds_are_done_at_once(rounds, left):
+    module = loop("s32[]; f32[4,4]", "m", HEAVY, "d", rounds, taken="0,1")
+    module = simplify_loops(module)
+    before = dict.fromkeys(module.computations)
+    made = double_rounds(module)
+    verify(made)
+    drawn = [np.eye(4, dtype=np.float32)[:, ::-1] if a.ndim == 2 else a
+             for a in whole_arguments(module)]  # fmt: skip
+    assert same_bits(results(made, drawn), results(module, drawn))
+    [found] = [i for i in made.entry.instructions if i.opcode == "while"]
+    assert found.attrs["backend_config"] == f'{{"known_trip_count":{{"n":"{left}"}}}}'
+    assert opcodes(made.entry) == ["dot"] * (rounds % 2 if rounds > 3 else 0) + ["while"]
+    inside = opcodes(made.computations[str(found.attrs["body"])])
+    assert inside.count("dot") == (2 if rounds > 3 else 1)
+    assert len(made.computations) == len(before)
+
+
+def test_loops_of_an_unknown_number_of_rounds_keep_their_bodies():
+    module = loop("s32[]; f32[4,4]", "m", HEAVY.replace("e1, e1", "e1, e1"), "d", 400)
+    assert double_rounds(module) is module
+    scalars = simplify_loops(loop("s32[]; f32[]", "x", "a = f32[] sqrt(e1)", "a", 1000))
+    assert double_rounds(scalars) is scalars
 
 
 def test_filled_arrays_are_not_shared_by_loops():

@@ -215,6 +215,38 @@ def test_a_window_put_at_a_known_place_is_an_update():
     assert left_of(outside, keep) == ["broadcast", "scatter"]
 
 
+@pytest.mark.parametrize(
+    ("window", "update", "at", "left"),
+    [
+        ("[0:5], [1:6]", "f32[5,5]", "(1, 0)", ["slice", "negate", *["slice"] * 2, "concatenate"]),
+        ("[1:6], [1:6]", "f32[5,5]", "(1, 1)", ["slice", "negate", "dynamic-update-slice"]),
+        ("[2:5], [1:6]", "f32[3,5]", "(1, 1)", ["slice", "negate", "dynamic-update-slice"]),
+        ("[0:4], [0:6]", "f32[4,6]", "(1, 0)", ["slice", "negate", "slice", "slice"]),
+        ("[2:6], [0:6]", "f32[4,6]", "(0, 0)", ["slice", "negate", "slice"]),
+    ],
+    ids=["around", "in place", "too little", "rows", "an end"],
+)
+def test_updates_by_their_neighbours_are_joined_with_what_lies_around(window, update, at, left):
+    row, column = at.strip("()").split(", ")
+    body = f"""p = f32[6,6] parameter(0)
+    s = {update} slice(p), slice={{{window}}}
+    u = {update} negate(s)
+    i = s32[] constant({row})
+    j = s32[] constant({column})
+    r = f32[6,6] dynamic-update-slice(p, u, i, j)"""
+    ends = [] if left[-1] == "dynamic-update-slice" else ["concatenate"]
+    assert sorted(left_of(body)) == sorted([*left, *ends])
+
+
+def test_updates_by_products_stay_in_place():
+    body = """p = f32[4,4] parameter(0)
+    d = f32[4,4] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    s = f32[2,4] slice(d), slice={[0:2], [0:4]}
+    i = s32[] constant(0)
+    r = f32[4,4] dynamic-update-slice(p, s, i, i)"""
+    assert left_of(body) == ["dot", "slice", "dynamic-update-slice"]
+
+
 def test_constants_are_folded_up_to_a_size():
     small = f"a = s32[{MOST_ELEMENTS}] constant({{{', '.join(map(str, range(MOST_ELEMENTS)))}}})"
     text = f"{small}\nb = s32[{MOST_ELEMENTS}] multiply(a, a)\nr = s32[2] slice(b), slice={{[0:2]}}"

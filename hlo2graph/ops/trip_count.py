@@ -53,8 +53,11 @@ def trip_count(
         inits,
         computations,
     )
-    if counted is not None:
-        return counted
+    return written_count(loop) if counted is None else counted
+
+
+def written_count(loop: Instruction) -> int | None:
+    """Return the number of rounds that the loop's backend_config says, or None."""
     known = _KNOWN.search(str(loop.attrs.get("backend_config", "")))
     return int(known[1]) if known else None
 

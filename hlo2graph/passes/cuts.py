@@ -1,4 +1,4 @@
-"""Rules of slice, dynamic-slice, dynamic-update-slice, pad and concatenate."""
+"""Rules of slice, dynamic-slice, pad and concatenate."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from itertools import accumulate
 
 from hlo2graph.hlo import Instruction, PaddingDim, Shape, SliceDim
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.values import Found, Rule, made, numbers, splat
+from hlo2graph.passes.values import Found, Rule, made, numbers, ranges_of, splat
 
 
 def slice_(draft: Draft, instr: Instruction) -> Found:
     """Leave out a slice of all; cut earlier: from a slice, a broadcast or a concatenation."""
     [operand] = draft.operands(instr)
-    shape, ranges = _array(instr), _ranges(instr)
+    shape, ranges = _array(instr), ranges_of(instr)
     if shape.dims == draft.shape(operand.name).dims:
         return operand.name
     if operand.opcode == "slice":
-        merged = tuple(map(_within, _ranges(operand), ranges))
+        merged = tuple(map(_within, ranges_of(operand), ranges))
         return made(instr, "slice", operand.operands, {"slice": merged})
     if operand.opcode == "broadcast":
         source = draft.shape(operand.operands[0])
@@ -45,14 +45,6 @@ def dynamic_slice(draft: Draft, instr: Instruction) -> Found:
         at = max(0, min(int(start), whole - size))
         ranges.append(SliceDim(at, at + size))
     return made(instr, "slice", (source,), {"slice": tuple(ranges)})
-
-
-def dynamic_update_slice(draft: Draft, instr: Instruction) -> Found:
-    """Leave out an update by nothing, or of everything."""
-    target, update, *_ = instr.operands
-    if draft.shape(update).dims == draft.shape(target).dims:
-        return update
-    return target if not draft.shape(update).elements else None
 
 
 def pad(draft: Draft, instr: Instruction) -> Found:
@@ -97,7 +89,7 @@ def concatenate(draft: Draft, instr: Instruction) -> Found:
 def _of_one_part(draft: Draft, instr: Instruction, whole: Instruction) -> Found:
     """Slice one operand of a concatenation where the slice lies inside it."""
     [along] = numbers(whole)
-    ranges = _ranges(instr)
+    ranges = ranges_of(instr)
     wanted = ranges[along]
     if not _array(instr).elements:
         return None
@@ -136,7 +128,7 @@ def _continued(
     a, b = draft[left], draft[right]
     if a.opcode != "slice" or b.opcode != "slice" or a.operands != b.operands:
         return None
-    pairs = list(zip(_ranges(a), _ranges(b), strict=True))
+    pairs = list(zip(ranges_of(a), ranges_of(b), strict=True))
     if any(r.stride != 1 for pair in pairs for r in pair):
         return None
     others = (x == y for d, (x, y) in enumerate(pairs) if d != along)
@@ -156,12 +148,6 @@ def _within(outer: SliceDim, inner: SliceDim) -> SliceDim:
     return SliceDim(start, start + (count - 1) * stride + 1, stride) if count else SliceDim(0, 0)
 
 
-def _ranges(instr: Instruction) -> tuple[SliceDim, ...]:
-    held = instr.attrs.get("slice", ())
-    assert isinstance(held, tuple)
-    return tuple(dim for dim in held if isinstance(dim, SliceDim))
-
-
 def _padding(instr: Instruction) -> tuple[PaddingDim, ...]:
     held = instr.attrs.get("padding", ())
     assert isinstance(held, tuple)
@@ -176,7 +162,6 @@ def _array(instr: Instruction) -> Shape:
 CUTS: dict[str, Rule] = {
     "concatenate": concatenate,
     "dynamic-slice": dynamic_slice,
-    "dynamic-update-slice": dynamic_update_slice,
     "pad": pad,
     "slice": slice_,
 }

@@ -28,6 +28,7 @@ from hlo2graph.passes.repeats import Regions, Repeats
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.shapes import SHAPES
 from hlo2graph.passes.tuples import TUPLES
+from hlo2graph.passes.updates import dynamic_update_slice
 from hlo2graph.passes.values import Found, Rule
 
 RULES: Mapping[str, Rule] = {
@@ -39,6 +40,7 @@ RULES: Mapping[str, Rule] = {
     **SHAPES,
     **TUPLES,
     "constant": unspread,
+    "dynamic-update-slice": dynamic_update_slice,
 }
 
 

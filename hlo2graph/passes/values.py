@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hlo2graph.hlo import Attribute, Instruction, Literal, Shape
+from hlo2graph.hlo import Attribute, Instruction, Literal, Shape, SliceDim
 from hlo2graph.ops.spec import Array
 from hlo2graph.passes.draft import Draft
 
@@ -93,3 +93,10 @@ def numbers(instr: Instruction, attr: str = "dimensions") -> tuple[int, ...]:
     held = instr.attrs.get(attr, ())
     assert isinstance(held, tuple)
     return tuple(n for n in held if isinstance(n, int))
+
+
+def ranges_of(instr: Instruction) -> tuple[SliceDim, ...]:
+    """Return what a slice takes of each dimension."""
+    held = instr.attrs.get("slice", ())
+    assert isinstance(held, tuple)
+    return tuple(dim for dim in held if isinstance(dim, SliceDim))

@@ -1,0 +1,88 @@
+"""Writing two rounds of a loop into its body, so that its state need not be copied.
+
+In and out: a Module of the same meaning. What a round makes of an element while others still read
+that has to be made elsewhere, and copied back behind the round. Of two rounds the second can write
+where the first has read for the last time; and the loop is asked half as often whether it goes on.
+
+Loops of a known number of rounds, FEWEST_ROUNDS or more, whose body has at most MOST_INSTRUCTIONS
+and neither loops nor branches; an odd round is done before. Runs once, behind simplify_loops, which
+writes the number of rounds down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hlo2graph.hlo import Computation, Instruction, Module, Raw, TupleShape
+from hlo2graph.ops.effects import with_effects
+from hlo2graph.ops.trip_count import written_count
+from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.sequences import sequences
+from hlo2graph.passes.simplify import simplify
+
+FEWEST_ROUNDS = 4
+MOST_INSTRUCTIONS = 256
+
+_NESTING = frozenset({"call", "conditional", "while"})
+
+
+def double_rounds(module: Module) -> Module:
+    """Return `module` with two rounds in the body of each loop for which the rule holds."""
+    stepped = sequences(module)
+    effects = with_effects(module.computations)
+    done: dict[str, Computation] = {}
+    for name, computation in module.computations.items():
+        loops = [i.name for i in computation.instructions if i.opcode == "while"]
+        if loops and name in stepped:
+            draft = Draft(computation, module.computations, effects)
+            for loop in loops:
+                if loop in draft and draft.is_pure(draft[loop]):
+                    done |= _doubled(draft, draft[loop], module.computations)
+            computation = draft.done()
+        done[name] = computation
+    if len(done) == len(module.computations):
+        return module
+    return simplify(inline_calls(replace(module, computations=done)))
+
+
+def _doubled(
+    draft: Draft, loop: Instruction, computations: Mapping[str, Computation]
+) -> dict[str, Computation]:
+    """Let a loop do two rounds at once; return its new body, by name, if it has one."""
+    body = computations[str(loop.attrs["body"])]
+    rounds = written_count(loop)
+    if rounds is None or rounds < FEWEST_ROUNDS or not _may_be_doubled(body):
+        return {}
+    call = {"to_apply": body.name}
+    state = loop.operands[0]
+    if rounds % 2:
+        state = draft.add(loop, "call", loop.shape, (state,), call)
+    given = replace(body.parameters[0], name="state")
+    once = Instruction("once", "call", body.result.shape, ("state",), call, span=loop.span)
+    twice = replace(once, name="twice", operands=("once",))
+    name = _fresh(f"{body.name}.twice", computations)
+    known = Raw(f'{{"known_trip_count":{{"n":"{rounds // 2}"}}}}')
+    attrs = {**loop.attrs, "body": name, "backend_config": known}
+    draft.become(loop.name, replace(loop, operands=(state,), attrs=attrs))
+    return {name: Computation(name, (given, once, twice), "twice", span=body.span)}
+
+
+def _may_be_doubled(body: Computation) -> bool:
+    changed = isinstance(body.result.shape, TupleShape) and any(
+        leaf.elements > 1 for leaf in body.result.shape.leaves()
+    )
+    return (
+        changed
+        and len(body.instructions) <= MOST_INSTRUCTIONS
+        and all(i.opcode not in _NESTING for i in body.instructions)
+    )
+
+
+def _fresh(stem: str, computations: Mapping[str, Computation]) -> str:
+    name, count = stem, 0
+    while name in computations:
+        count += 1
+        name = f"{stem}.{count}"
+    return name
