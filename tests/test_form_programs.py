@@ -15,9 +15,11 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.fake_cuda import fake
 from tests.gpu.form_programs import programs
-from tests.gpu.forms import drawn
+from tests.gpu.forms import drawn, line, measured
 
+__all__ = ["fake"]  # a fixture
 SMALL = 400_000  # bytes of the largest array, about
 
 
@@ -49,3 +51,14 @@ def test_programs_agree_with_the_host(monkeypatch, multiprocessors, index):
 def test_bytes_count_each_array_once():
     (program,) = (p for p in programs((60_000,)) if p.name.startswith("add a row"))
     assert program.bytes == 2 * 60_000 + 1500 * 4
+
+
+def test_figures_of_a_program(fake, monkeypatch):
+    (program,) = (p for p in programs((60_000,)) if p.name.startswith("loop of 1 f32"))
+    _, executable = fake(program.text)
+    monkeypatch.setattr(hlo2graph, "compile", lambda *_: executable)
+    row = measured(program, rounds=3)
+    assert "why" not in row, row["why"]
+    assert row["kernels"] == executable.graph.nodes == 1
+    assert len(row["seconds"]) == len(row["copy_seconds"]) == 3
+    assert line(row).startswith("loop of 1 f32")
