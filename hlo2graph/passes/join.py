@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.ops.effects import has_effect
@@ -14,6 +14,7 @@ class Joiner:
     """Gives names that the module does not have."""
 
     taken: set[str]
+    counts: dict[str, int] = field(default_factory=dict)  # of each stem, up to where all are taken
 
     @staticmethod
     def of(module: Module) -> Joiner:
@@ -25,11 +26,13 @@ class Joiner:
 
     def fresh(self, stem: str) -> str:
         """Return `stem`, `stem.1`, ...: a name not given before."""
-        name, count = stem, 0
+        count = self.counts.get(stem, 0)
+        name = f"{stem}.{count}" if count else stem
         while name in self.taken:
             count += 1
             name = f"{stem}.{count}"
         self.taken.add(name)
+        self.counts[stem] = count
         return name
 
 
