@@ -16,8 +16,9 @@ from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.fake_cuda import fake
-from tests.gpu.form_programs import programs
+from tests.gpu.form_programs import SIZES, programs
 from tests.gpu.forms import drawn, line, measured
+from tests.ptxas import spilt
 
 __all__ = ["fake"]  # a fixture
 SMALL = 400_000  # bytes of the largest array, about
@@ -46,6 +47,14 @@ def test_programs_agree_with_the_host(monkeypatch, multiprocessors, index):
                 tolerance = replace(tolerance, absolute=0.05)
             found = compare(ours, theirs, tolerance, name)
             assert found.ok, f"{name}: {found}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_nothing_is_spilt(arch):
+    for program in programs(SIZES[:1]):
+        for source in kernels_of(hlo2graph.plan(program.text, target=arch)).values():
+            assert not spilt(source.text, arch), program.name
 
 
 def test_bytes_count_each_array_once():
