@@ -41,6 +41,7 @@ class Body:
     """
 
     computation: Computation
+    named: Mapping[str, Instruction]
     waits: Mapping[str, tuple[str, ...]]
     place: dict[str, int] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
@@ -51,7 +52,8 @@ class Body:
     @staticmethod
     def of(computation: Computation, effects: frozenset[str]) -> Body:
         """Return the body of `computation`; `effects` are the computations with side effects."""
-        found = Body(computation, waits_of(computation.instructions, effects))
+        named = {instr.name: instr for instr in computation.instructions}
+        found = Body(computation, named, waits_of(computation.instructions, effects))
         held: set[str] = set()
         for number, instr in enumerate(computation.instructions):
             found.place[instr.name] = number
@@ -79,7 +81,7 @@ class Body:
                 self.users.setdefault(operand, []).append(name)
 
     def __getitem__(self, name: str) -> Instruction:
-        return self.computation[name]
+        return self.named[name]
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return names in program order."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows, region_of
-from hlo2graph.passes.fuse_body import VIEWS, Body
-from hlo2graph.passes.fuse_cost import MOST_AGAIN, MOST_INSTRUCTIONS, Cost, too_large
+from hlo2graph.passes.fuse_body import Body
+from hlo2graph.passes.fuse_cost import LAUNCH_NS, MOST_AGAIN, Cost, too_large
 from hlo2graph.passes.fuse_facts import IN_PLACE
 from hlo2graph.passes.fuse_sheet import Sheet, Table
 
@@ -15,6 +15,7 @@ ROOT = "is the result"
 AGAIN = "a dear instruction would be computed more than once"
 UPDATED = "it would read, at another index, a buffer that it updates in place"
 FED = "what goes into a product is computed for each tile of it: only what reads one array may be"
+NO_FORM = "no kernel form does both: {} and {}"
 SLOWER = "it would take longer than both alone"
 
 
@@ -79,19 +80,29 @@ class Judge:
             sheet = group.sheet.copy()
             sheet.add(name)
             whole = Group(members, group.results, group.region, sheet, sheet.cost(), reasons)
-        return self._refusal((group, self.alone(name)), whole) or whole
+        if whole.region is None:
+            return NO_FORM.format(group.form, self.alone(name).form)
+        return self._refusal((group,), whole) or whole
+
+    def is_worth(self, name: str, time: int) -> bool:
+        """Tell whether it takes less than `time` more not to make `name` by a kernel of its own."""
+        return time <= LAUNCH_NS * self.facts[name].has_work or time <= self.alone(name).cost.time
 
     def union(self, one: Group, other: Group, results: Iterable[str], why: str) -> Group | str:
         """Return both groups as one, with these results, or why that is no good kernel."""
         known = self._refused.get((one, other))
         if known is not None:
             return known
+        if _are_of_two_forms(one, other):
+            return NO_FORM.format(one.form, other.form)
         members = one.members | other.members
-        if len(members) > MOST_INSTRUCTIONS + len(VIEWS):
-            return f"the kernel would have more than {MOST_INSTRUCTIONS} instructions"
         reasons = {**dict.fromkeys(one.members, why), **other.why}
         whole = self._weigh(members, tuple(self.body.in_order(results)), reasons)
-        refusal = self._refusal((one, other), whole)
+        refusal = (
+            NO_FORM.format(one.form, other.form)
+            if whole.region is None
+            else self._refusal((one, other), whole)
+        )
         if refusal is not None:
             self._refused[one, other] = refusal
         return refusal or whole
@@ -110,10 +121,8 @@ class Judge:
         sheet = Sheet.of(self.facts, members, results, region)
         return Group(members, results, region, sheet, sheet.cost(), why)
 
-    def _refusal(self, parts: tuple[Group, Group], whole: Group) -> str | None:
-        """Return why `whole` is no good kernel in the place of its parts, in words."""
-        if whole.region is None:
-            return f"no kernel form does both: {parts[0].form} and {parts[1].form}"
+    def _refusal(self, parts: Sequence[Group], whole: Group) -> str | None:
+        """Return why `whole`, which has a form, is no good kernel in the place of its parts."""
         if limit := too_large(whole.cost):
             return limit
         if whole.cost.again > max(MOST_AGAIN, *(part.cost.again for part in parts)):
@@ -122,15 +131,21 @@ class Judge:
             return UPDATED
         return None
 
-    def _loses_place(self, parts: tuple[Group, Group], whole: Group) -> bool:
+    def _loses_place(self, parts: Sequence[Group], whole: Group) -> bool:
         """Tell whether an update in place is none any more: what it updates is read elsewhere.
 
         An update of what the kernel itself computes is none from the start, which is a matter of
         cost; but not of what is itself updated in place.
         """
-        before = parts[0].cost.in_place | parts[1].cost.in_place
+        before = frozenset[str]().union(*(part.cost.in_place for part in parts))
         for name in before.difference(whole.cost.in_place).intersection(whole.results):
             source = self.body[self.body[name].operands[0]]
             if source.name not in whole.members or source.opcode in IN_PLACE:
                 return True
         return False
+
+
+def _are_of_two_forms(one: Group, other: Group) -> bool:
+    """Tell whether a look at both regions is enough: a form of a hero's own takes no other."""
+    ours, theirs = type(one.region), type(other.region)
+    return Loop not in (ours, theirs) and (ours is not theirs or ours is Own)

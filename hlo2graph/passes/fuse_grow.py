@@ -80,8 +80,8 @@ class Growth:
             if isinstance(found, str):
                 return None
             after.append(found)
-        apart = self.judge.alone(name).cost.time + sum(g.cost.time for g in before)
-        return after if sum(g.cost.time for g in after) <= apart else None
+        gained = sum(g.cost.time for g in before) - sum(g.cost.time for g in after)
+        return after if self.judge.is_worth(name, -gained) else None
 
     def _is_too_dear(self, name: str, readers: int) -> bool:
         facts = self.judge.facts[name]

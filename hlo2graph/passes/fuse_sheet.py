@@ -14,17 +14,15 @@ from hlo2graph.passes.fuse_cost import GRAIN, Cost
 from hlo2graph.passes.fuse_facts import IN_PLACE, Facts, facts_of
 
 
-class Table:
-    """The facts of a body's instructions, each looked at once."""
+class Table(dict[str, Facts]):
+    """The facts of a body's instructions, each found when first asked for."""
 
     def __init__(self, body: Body) -> None:
+        super().__init__()
         self.body = body
-        self._known: dict[str, Facts] = {}
 
-    def __getitem__(self, name: str) -> Facts:
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = facts_of(self.body, name)
+    def __missing__(self, name: str) -> Facts:
+        found = self[name] = facts_of(self.body, name)
         return found
 
 
@@ -32,9 +30,11 @@ class Table:
 class Sheet:
     """The needs of members and inputs so far.
 
-    here: elements needed at the readers' own index, and at how many places in the text; moved: the
-    same at other indices. inputs: what is read of others. turned: read across the grain. fed: what
-    goes into a product, whose form asks for it again for each tile.
+    here: elements needed at the readers' own index, and at how many places in the text.
+    moved: the same at other indices.
+    inputs: the bytes read of others.
+    turned: what is read across the grain.
+    fed: what goes into a product, whose form asks for it again for each tile.
     once: what a fold's form computes once an element, however often it is looked at.
     """
 
@@ -45,10 +45,11 @@ class Sheet:
     once: frozenset[str]
     here: dict[str, tuple[int, int]] = field(default_factory=dict)
     moved: dict[str, tuple[int, int]] = field(default_factory=dict)
-    inputs: dict[str, None] = field(default_factory=dict)
+    inputs: dict[str, int] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     turned: set[str] = field(default_factory=set)
     fed: set[str] = field(default_factory=set)
+    bytes: int = 0
     work: int = 0
     again: int = 0
     instructions: int = 0
@@ -57,10 +58,10 @@ class Sheet:
     @staticmethod
     def of(table: Table, members: Set[str], results: Iterable[str], region: Region | None) -> Sheet:
         """Return the sheet of a whole kernel."""
-        body, wanted = table.body, frozenset(results)
-        order = body.in_order(members)
+        wanted = frozenset(results)
+        order = table.body.in_order(members)
         once = _computed_once(table, order, region)
-        found = Sheet(table, wanted, region, updated_in_place(body, members, wanted), once)
+        found = Sheet(table, wanted, region, updated_in_place(table.body, members, wanted), once)
         for name in reversed(order):
             found.add(name)
         return found
@@ -79,6 +80,7 @@ class Sheet:
             set(self.members),
             set(self.turned),
             set(self.fed),
+            self.bytes,
             self.work,
             self.again,
             self.instructions,
@@ -94,7 +96,9 @@ class Sheet:
         if name in self.once:
             elements = min(elements, facts.elements)
         self.members.add(name)
-        self.inputs.pop(name, None)
+        self.bytes -= self.inputs.pop(name, 0)
+        if name in self.results:
+            self.bytes += self._written(name)
         if facts.has_work:
             self.work += elements * facts.weight
             self.instructions += 1
@@ -105,10 +109,9 @@ class Sheet:
 
     def cost(self) -> Cost:
         """Return what the kernel takes."""
-        traffic = sum(map(self._read, self.inputs)) + sum(map(self._written, self.results))
         arrays = len(self.inputs) + len(self.results)
         counts = self.instructions, arrays, self.written
-        return Cost(traffic, self.work, self.again, *counts, self.in_place)
+        return Cost(self.bytes, self.work, self.again, *counts, self.in_place)
 
     def _needed(self, name: str) -> tuple[int, int]:
         here, moved = self.here.get(name, (0, 0)), self.moved.get(name, (0, 0))
@@ -125,9 +128,8 @@ class Sheet:
             operand = ask.operand
             if operand in free:
                 continue
-            if operand not in self.members:
-                self.inputs[operand] = None
             if number == 0 and name in self.in_place:
+                self.inputs.setdefault(operand, 0)
                 continue
             asked = int(elements * ask.fan)
             if ask.moves and not at_hand:
@@ -140,6 +142,10 @@ class Sheet:
                 self.turned.add(operand)
             if feeds:
                 self.fed.add(operand)
+            if operand not in self.members:
+                read = self._read(operand)
+                self.bytes += read - self.inputs.get(operand, 0)
+                self.inputs[operand] = read
 
     def _read(self, name: str) -> int:
         facts = self.table[name]
