@@ -122,3 +122,22 @@ def test_accesses_are_of_16_bytes(name, arch):
     assert access in ptx
     assert "local" not in ptx, "something is spilt"
     assert compile_cubin(text, arch).cubin
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_long_computations_make_no_long_kernels(dim):
+    steps = "\n".join(f"  y{k + 1} = f32[4096,1024] tanh(y{k})" for k in range(200))
+    text = f"""HloModule m
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+fused {{
+  y0 = f32[4096,1024] parameter(0)
+  z = f32[] constant(0)
+{steps}
+  ROOT r = f32[{(1024, 4096)[dim]}] reduce(y200, z), dimensions={{{dim}}}, to_apply=add
+}}
+ENTRY e {{
+  x = f32[4096,1024] parameter(0)
+  ROOT f = f32[{(1024, 4096)[dim]}] fusion(x), kind=kInput, calls=fused
+}}"""
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
+    assert source.text.count("\n") < 2000

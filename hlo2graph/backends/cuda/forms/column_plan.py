@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.ctypes import compute_bytes
-from hlo2graph.backends.cuda.forms.folding import large_sizes, power_below
+from hlo2graph.backends.cuda.forms.folding import (
+    MOST_LINES,
+    large_sizes,
+    lines_each,
+    power_below,
+)
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, SHARED_BYTES, Signature
-from hlo2graph.hlo import DType
+from hlo2graph.hlo import Computation, DType
 from hlo2graph.ops.region import Columns
 
 LANES = 32  # threads side by side, where that leaves enough blocks
@@ -39,8 +44,10 @@ class ColumnPlan:
         return self.lanes * self.slices
 
 
-def plan_columns(region: Columns, signature: Signature, types: Sequence[DType]) -> ColumnPlan:
-    """Return the plan for a region whose reduces have results of `types`."""
+def plan_columns(
+    region: Columns, signature: Signature, computation: Computation, types: Sequence[DType]
+) -> ColumnPlan:
+    """Return the plan for the region of `computation`, whose reduces have results of `types`."""
     reads, writes = large_sizes(region, signature)
     sizes = reads + writes or [types[0].size]
     vector = min(MOST_VECTOR, ACCESS_BYTES // min(*sizes, ACCESS_BYTES))
@@ -55,6 +62,7 @@ def plan_columns(region: Columns, signature: Signature, types: Sequence[DType]) 
     blocks = -(-region.results // (lanes * vector))
     threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
+    ahead = max(1, min(ahead, MOST_LINES // (vector * lines_each(computation))))
     slices = min(threads // lanes, power_below(max(1, region.steps // ahead)))
     slices = max(slices, FEWEST_SLICES)
     while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:

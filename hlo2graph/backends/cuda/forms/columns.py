@@ -43,7 +43,7 @@ def columns_kernel(
     emitter.enter(computation)
     fold = FoldWriter(emitter, region, computation)
     types = [t for reduce in fold.reduces(region.reduces) for t in dtypes_of(reduce)]
-    plan = plan_columns(region, signature, types)
+    plan = plan_columns(region, signature, computation, types)
     _Writer(fold, region, plan).write()
     emitter.leave()
     text = signature.declare(emitter.needed_lines(), plan.threads, wide=plan.vector > 1)

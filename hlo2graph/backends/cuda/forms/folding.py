@@ -22,6 +22,14 @@ from hlo2graph.ops.region_spaces import Size, Space
 
 Values = tuple[Expr, ...]  # an element of each leaf
 
+MOST_LINES = 4000  # about, of one kernel: the compiler takes seconds for more
+FUNCTION_LINES = 10  # that a call of one of FUNCTIONS counts for
+FUNCTIONS = frozenset(
+    {"acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf"}
+    | {"exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power"}
+    | {"divide", "remainder", "sine", "sinh", "tan", "tanh"}
+)
+
 _DECLARED = re.compile(
     r" *const (?:(?:int|long long) i\d+ = (?=.)|[\w:]+ \w+ = (?=hlo::load\(p))(?P<value>.*);$"
 )
@@ -218,6 +226,12 @@ def large_sizes(region: Folding, signature: Signature) -> tuple[list[int], list[
         [s.dtype.size for s in signature.parameters if 2 * s.elements >= count],
         [s.dtype.size for s in signature.results if s.elements == count],
     )
+
+
+def lines_each(computation: Computation) -> int:
+    """Return about how many lines a kernel has for each element that a thread computes."""
+    long = sum(instr.opcode in FUNCTIONS for instr in computation.instructions)
+    return len(computation.instructions) + (FUNCTION_LINES - 1) * long
 
 
 def power_below(number: int) -> int:

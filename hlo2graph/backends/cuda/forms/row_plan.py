@@ -11,9 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hlo2graph.backends.cuda.forms.folding import large_sizes, power_below
+from hlo2graph.backends.cuda.forms.folding import (
+    MOST_LINES,
+    large_sizes,
+    lines_each,
+    power_below,
+)
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.backends.cuda.team import WARP, Team
+from hlo2graph.hlo import Computation
 from hlo2graph.ops.region import Rows
 
 BLOCK = 256  # threads of a block of rows that need fewer
@@ -22,7 +28,7 @@ BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 64  # bytes side by side that the threads of a row read at once
 MOST_AHEAD = 16  # elements that a thread waits for at once
 MOST_HELD = {BLOCK: 64, 512: 48, WIDEST: 32}  # 4-byte values a thread, by the threads of a block
-MOST_LINES = 8000  # about, of one kernel: the compiler takes seconds for more
+MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,9 @@ class RowPlan:
         return self.team.slices * self.chunks >= self.vectors
 
 
-def plan_rows(region: Rows, signature: Signature, instructions: int) -> RowPlan:
-    """Return the plan for a region of so many instructions."""
+def plan_rows(region: Rows, signature: Signature, computation: Computation) -> RowPlan:
+    """Return the plan for the region that `computation` is."""
+    lines = lines_each(computation)
     reads, writes = large_sizes(region, signature)
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
     vector = _vector(region, min(sizes))
@@ -55,16 +62,20 @@ def plan_rows(region: Rows, signature: Signature, instructions: int) -> RowPlan:
     most = min(WIDEST, power_below(vectors))
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
     slices = _slices(region, signature, vectors, ahead, LEAST_RUN // (vector * min(sizes)))
-    values = vector * max(1, len(reads)) * (2 if max(sizes) > 4 else 1)
-    while slices < most and not _fits(slices, vectors, values, instructions):
+    values = max(1, len(reads)) * (2 if max(sizes) > 4 else 1)
+
+    def holds(slices: int, most_lines: int) -> bool:
+        elements = vector * -(-vectors // slices)
+        return elements * values <= _most_held(slices) and elements * lines <= most_lines
+
+    while slices < most and not holds(slices, MOST_LINES):
         slices *= 2
-    slices = min(slices, most)
-    passes = len(region.stages) + any(region.waits)
-    held = _fits(slices, vectors, values, instructions)
+    held = holds(slices, MOST_LINES_HELD)
     if held:
         chunks = -(-vectors // slices)
     else:
-        chunks = max(1, min(ahead, MOST_LINES // (instructions * vector * passes)))
+        passes = len(region.stages) + any(region.waits)
+        chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         slices = _long_slices(region, signature, most)
     return RowPlan(Team(_lanes(region, signature, slices), slices), vector, vectors, chunks, held)
 
@@ -96,11 +107,9 @@ def _long_slices(region: Rows, signature: Signature, most: int) -> int:
     return min(found, most)
 
 
-def _fits(slices: int, vectors: int, values: int, instructions: int) -> bool:
-    """Tell whether the threads' registers hold a row, and the kernel's text stays short."""
-    chunks = -(-vectors // slices)
-    limit = next(n for threads, n in MOST_HELD.items() if slices <= threads)
-    return chunks * values <= limit and chunks * values * instructions <= MOST_LINES
+def _most_held(slices: int) -> int:
+    """Return how many values each thread of a row can hold."""
+    return next(count for threads, count in MOST_HELD.items() if slices <= threads)
 
 
 def _lanes(region: Rows, signature: Signature, slices: int) -> int:

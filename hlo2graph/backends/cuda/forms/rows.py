@@ -39,7 +39,7 @@ def rows_kernel(
     signature: Signature,
 ) -> KernelSource:
     """Return the kernel of a region of rows."""
-    plan = plan_rows(region, signature, len(computation.instructions))
+    plan = plan_rows(region, signature, computation)
     emitter = ElementEmitter(computations, signature.index_type)
     emitter.enter(computation)
     _Writer(FoldWriter(emitter, region, computation), region, plan).write()
