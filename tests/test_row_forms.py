@@ -69,6 +69,38 @@ def test_random_shapes_agree_with_the_host(form):
         agrees(text, plan, kernels)
 
 
+KINDS = (
+    ("s8", "maximum", "-128"),
+    ("u8", "add", "3"),
+    ("s32", "multiply", "1"),
+    ("u64", "xor", "9"),
+    ("pred", "and", "true"),
+    ("s4", "minimum", "7"),
+    ("f8e4m3fn", "maximum", "-1"),
+    ("c64", "add", "(1, 2)"),
+    ("c128", "add", "(1, 2)"),
+)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("given", ["40,72/1", "72,40/0", "6,40,9/1", "40,6,36/0,2", "3,1000/0,1"])
+def test_all_kinds_of_elements_are_folded(given):
+    whole, _, along = given.partition("/")
+    kept = [n for d, n in enumerate(whole.split(",")) if str(d) not in along.split(",")]
+    texts = [
+        f"""HloModule m
+r {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) ROOT r = {dtype}[] {opcode}(a, b) }}
+ENTRY e {{ x = {dtype}[{whole}] parameter(0) z = {dtype}[] constant({start})
+  ROOT f = {dtype}[{",".join(kept)}] reduce(x, z), dimensions={{{along}}}, to_apply=r }}"""
+        for dtype, opcode, start in KINDS
+    ]
+    plans = [hlo2graph.plan(text, target="sm_90", fuse="none") for text in texts]
+    kernels = Kernels(plans)
+    for text, plan in zip(texts, plans, strict=True):
+        agrees(text, plan, kernels)
+
+
 @pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("order", ["{1,2,0}", "{2,1,0}", "{0,1,2}"])
