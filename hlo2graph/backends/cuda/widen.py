@@ -24,13 +24,18 @@ _VALUE = re.compile(r"\b[vm]\d+(?:_\d+)?\b")
 
 
 def lanes_for(signature: Signature, results: Sequence[Shape]) -> int:
-    """Return how many elements of `results`, all of the same dimensions, suit a thread."""
-    count = results[0].elements
+    """Return how many elements of `results`, all of the same dimensions, suit a thread.
+
+    One, as long as the device holds a thread for each: what it is bound by is then the way there.
+    """
+    count, device = results[0].elements, signature.device
+    if count <= device.multiprocessors * device.threads:
+        return 1
     read = [s.dtype.size for s in signature.parameters if s.elements * FEW >= count]
     lanes = max(1, ACCESS_BYTES // max(*read, *(s.dtype.size for s in results), 1))
     while read and lanes * sum(read) < ACCESS_BYTES:
         lanes *= 2
-    while lanes > 1 and count // lanes < signature.device.multiprocessors * THREADS:
+    while lanes > 1 and count // lanes < device.multiprocessors * THREADS:
         lanes //= 2
     return lanes
 
