@@ -45,6 +45,7 @@ class Merging:
     """The groups of a body, being merged.
 
     maker: the node that each value comes from; readers: the nodes that read it.
+    begin, end: of each node's slot; length: of those that are merged.
     """
 
     body: Body
@@ -53,6 +54,7 @@ class Merging:
     readers: dict[str, dict[Node, None]] = field(default_factory=dict)
     begin: dict[Node, int] = field(default_factory=dict)
     end: dict[Node, int] = field(default_factory=dict)
+    length: dict[Group, int] = field(default_factory=dict)
     horizon: int = 0  # when all has ended
     is_late: bool = False
 
@@ -145,14 +147,14 @@ class Merging:
 
     def _merged(self, one: Group, other: Group, why: str) -> Group | str:
         """Return a producer and its reader as one, or why they stay two."""
-        if self._slot(one, other, max(one.cost.time, other.cost.time)) is None:
+        if self._slot(one, other, max(self._time(one), self._time(other))) is None:
             return LATER
         found = self.judge.union(one, other, self._needed(one, other), why)
         if isinstance(found, str):
             return found
         if found.cost.time > one.cost.time + other.cost.time:
             return SLOWER
-        return found if self._slot(one, other, _length(one, other, found)) else LATER
+        return found if self._slot(one, other, self._length(one, other, found)) else LATER
 
     def _merged_siblings(self, one: Group, other: Group) -> Group | str:
         shared = sum(self.body[i].shape.size for i in set(one.inputs).intersection(other.inputs))
@@ -169,7 +171,8 @@ class Merging:
 
     def _put(self, one: Group, other: Group, whole: Group) -> None:
         """Let `whole` stand for both."""
-        slot = self._slot(one, other, _length(one, other, whole))
+        self.length[whole] = self._length(one, other, whole)
+        slot = self._slot(one, other, self.length[whole])
         assert slot is not None
         for part in (one, other):
             for name in part.inputs:
@@ -180,6 +183,16 @@ class Merging:
         self.maker |= dict.fromkeys(whole.results, whole)
         for name in whole.inputs:
             self.readers.setdefault(name, {})[whole] = None
+
+    def _length(self, one: Group, other: Group, whole: Group) -> int:
+        """Return how long a merge takes; of siblings no longer than they would at once."""
+        lengths, times = (self._time(one), self._time(other)), (one.cost.time, other.cost.time)
+        alone = max(LAUNCH_NS, whole.cost.time - sum(times) + sum(lengths))
+        one_reads = not set(one.inputs).isdisjoint(other.results)
+        other_reads = not set(other.inputs).isdisjoint(one.results)
+        if one_reads or other_reads or whole.cost.time > sum(times) - LAUNCH_NS:
+            return alone
+        return min(alone, max(lengths))
 
     # ---- the timetable --------------------------------------------------------------------
 
@@ -224,18 +237,8 @@ class Merging:
 
     def _time(self, node: Node) -> int:
         if isinstance(node, Group):
-            return node.cost.time
+            return self.length.get(node, node.cost.time)
         instr = self.body[node]
         if node in self.body.free or instr.opcode in NO_WORK:
             return 0
         return time_outside(instr, [self.body[o].shape for o in instr.operands])
-
-
-def _length(one: Group, other: Group, whole: Group) -> int:
-    """Return how long a merge takes: of siblings no longer than they would at once."""
-    together = one.cost.time + other.cost.time - LAUNCH_NS  # both have launched
-    one_reads = not set(one.inputs).isdisjoint(other.results)
-    other_reads = not set(other.inputs).isdisjoint(one.results)
-    if one_reads or other_reads or whole.cost.time > together:
-        return whole.cost.time
-    return min(whole.cost.time, max(one.cost.time, other.cost.time))
