@@ -19,6 +19,7 @@ from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.names import Names
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.simplify import simplify
 
@@ -62,7 +63,7 @@ def _doubled(
     given = replace(body.parameters[0], name="state")
     once = Instruction("once", "call", body.result.shape, ("state",), call, span=loop.span)
     twice = replace(once, name="twice", operands=("once",))
-    name = _fresh(f"{body.name}.twice", computations)
+    name = Names(computations).fresh(f"{body.name}.twice")
     known = Raw(f'{{"known_trip_count":{{"n":"{rounds // 2}"}}}}')
     attrs = {**loop.attrs, "body": name, "backend_config": known}
     draft.become(loop.name, replace(loop, operands=(state,), attrs=attrs))
@@ -78,11 +79,3 @@ def _may_be_doubled(body: Computation) -> bool:
         and len(body.instructions) <= MOST_INSTRUCTIONS
         and all(i.opcode not in _NESTING for i in body.instructions)
     )
-
-
-def _fresh(stem: str, computations: Mapping[str, Computation]) -> str:
-    name, count = stem, 0
-    while name in computations:
-        count += 1
-        name = f"{stem}.{count}"
-    return name

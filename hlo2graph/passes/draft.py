@@ -6,7 +6,7 @@ depends on, survivors in the order they were written in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hlo2graph.hlo import (
@@ -19,6 +19,7 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.ops.effects import has_effect
+from hlo2graph.passes.names import Names
 
 _NONE: dict[str, None] = {}
 
@@ -45,12 +46,12 @@ class Draft:
         self.touched: dict[str, None] = {}
         self.changed = False
         self._effects = effects  # computations with side effects
-        self._numbers: dict[str, int] = {}
+        self._names = Names(self.instructions)
         for instr in computation.instructions:
             for operand in instr.operands:
                 self.users.setdefault(operand, {})[instr.name] = None
             if "control-predecessors" in instr.attrs:
-                self.held |= {instr.name, *_names(instr.attrs["control-predecessors"])}
+                self.held |= {instr.name, *controls(instr)}
         for instr in reversed(computation.instructions):
             self.drop_if_dead(instr.name)
 
@@ -148,13 +149,8 @@ class Draft:
                 pending.append(operand)
 
     def fresh(self, stem: str) -> str:
-        """Return a name like `stem` that no instruction has."""
-        name, count = stem, self._numbers.get(stem, 0)
-        while name in self.instructions:
-            count += 1
-            name = f"{stem}.{count}"
-        self._numbers[stem] = count
-        return name
+        """Return a name like `stem` that no instruction has, or had."""
+        return self._names.fresh(stem)
 
     def done(self) -> Computation:
         """Return the computation; the one that the draft began with if nothing was changed."""
@@ -175,7 +171,7 @@ class Draft:
     def _before(self, instr: Instruction) -> Iterable[str]:
         if instr.name not in self.held:
             return instr.operands
-        return (*instr.operands, *_names(instr.attrs.get("control-predecessors", ())))
+        return (*instr.operands, *controls(instr))
 
     def _use(self, instr: Instruction) -> None:
         for operand in instr.operands:
@@ -204,6 +200,8 @@ def _with_source(attrs: Mapping[str, Attribute] | None, like: Instruction) -> di
     return kept
 
 
-def _names(held: Attribute) -> Iterator[str]:
+def controls(instr: Instruction) -> tuple[str, ...]:
+    """Return the names in `control-predecessors`."""
+    held = instr.attrs.get("control-predecessors", ())
     assert isinstance(held, tuple)
-    return (name for name in held if isinstance(name, str))
+    return tuple(name for name in held if isinstance(name, str))

@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module, Shape
 from hlo2graph.ops.views import same_places
+from hlo2graph.passes.draft import controls
+from hlo2graph.passes.names import Names
 from hlo2graph.passes.sequences import sequences
 
 MOST_COPIED = 1 << 15  # instructions that the copies of one computation may have together
@@ -64,9 +66,8 @@ class _Inliner:
         self._computation = computation
         self._done = done
         self._calls = calls
-        self._taken = {i.name for i in computation.instructions}
+        self._fresh = Names(i.name for i in computation.instructions).fresh
         self._shapes: dict[str, AnyShape] = {}
-        self._numbers: dict[str, int] = {}
         self._held = _held(computation)
         self._names: dict[str, str] = {}  # calls that are gone, and their results
         self._kept: list[Instruction] = []
@@ -123,16 +124,6 @@ class _Inliner:
         self._kept.append(instr)
         self._shapes[instr.name] = instr.shape
 
-    def _fresh(self, stem: str) -> str:
-        """Return `stem`, numbered where an instruction here has the name."""
-        name, count = stem, self._numbers.get(stem, 0)
-        while name in self._taken:
-            count += 1
-            name = f"{stem}.{count}"
-        self._numbers[stem] = count
-        self._taken.add(name)
-        return name
-
 
 def _held(computation: Computation) -> set[str]:
     """Return the names that control dependencies mention, and those that have some."""
@@ -140,24 +131,18 @@ def _held(computation: Computation) -> set[str]:
         name
         for instr in computation.instructions
         if "control-predecessors" in instr.attrs
-        for name in (instr.name, *_controls(instr))
+        for name in (instr.name, *controls(instr))
     }
-
-
-def _controls(instr: Instruction) -> tuple[str, ...]:
-    held = instr.attrs.get("control-predecessors", ())
-    assert isinstance(held, tuple)
-    return tuple(name for name in held if isinstance(name, str))
 
 
 def _reading(instr: Instruction, names: Mapping[str, str]) -> Instruction:
     """Return the instruction with what it mentions renamed."""
-    controls = _controls(instr)
-    if not any(n in names for n in (*instr.operands, *controls)):
+    before = controls(instr)
+    if not any(n in names for n in (*instr.operands, *before)):
         return instr
     operands = tuple(names.get(o, o) for o in instr.operands)
-    if not controls:
+    if not before:
         return replace(instr, operands=operands)
-    renamed = tuple(names.get(c, c) for c in controls)
+    renamed = tuple(names.get(c, c) for c in before)
     attrs = {**instr.attrs, "control-predecessors": renamed}
     return replace(instr, operands=operands, attrs=attrs)

@@ -21,6 +21,7 @@ from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.hoist import hoist
 from hlo2graph.passes.inline_calls import inline_calls, used_computations
 from hlo2graph.passes.loop_state import loop_state
+from hlo2graph.passes.names import Names
 from hlo2graph.passes.repeats import Regions
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.shrink_branches import shrink_branches
@@ -49,6 +50,7 @@ class _Round:
         self._effects = with_effects(module.computations)
         self._regions = Regions(module.computations)
         self._done: dict[str, Computation] = {}
+        self._names = Names(module.computations)
         self._callers = Counter(
             called
             for computation in module.computations.values()
@@ -111,14 +113,8 @@ class _Round:
         before = made.name
         if made is self._done[before]:
             return before
-        name = self._fresh(before) if self._callers[before] > 1 else before
+        name = self._names.fresh(before) if self._callers[before] > 1 else before
         self._done[name] = replace(made, name=name)
-        return name
-
-    def _fresh(self, stem: str) -> str:
-        count = 1
-        while (name := f"{stem}.{count}") in self._done or name in self._module.computations:
-            count += 1
         return name
 
 
