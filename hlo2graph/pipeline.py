@@ -42,6 +42,7 @@ from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.simplify_loops import simplify_loops
 from hlo2graph.passes.split_reductions import split_reductions
+from hlo2graph.passes.unfuse import unfuse
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
 from hlo2graph.program.copies import place_copies
@@ -247,9 +248,10 @@ def _resolved(options: PlanOptions) -> Options:
 
 
 def _rewrites(module: Module, chosen: Options) -> tuple[Pass, ...]:
-    """Return the passes; what XLA has scheduled stays as written unless fusion is asked for."""
-    as_written = module.is_scheduled and chosen.fuse is None
-    return PASSES["none" if as_written else chosen.fusion]
+    """Return the passes; what XLA has scheduled keeps its fusions unless fusion is asked for."""
+    if not module.is_scheduled or chosen.fusion == "none":
+        return PASSES[chosen.fusion]
+    return PASSES["none"] if chosen.fuse is None else (unfuse, *PASSES["default"])
 
 
 def _is_planned(program: Module | Plan | str) -> bool:

@@ -238,3 +238,28 @@ def test_samples_stay_legal_and_keep_their_results(sample):
         drawn = DRAWN.get(sample.stem, ())
         for number, (ours, theirs) in enumerate(zip(joined, plain, strict=True)):
             assert number in drawn or same_bits([ours], [theirs])
+
+
+XLA_FUSED = """HloModule m, is_scheduled=true
+
+halves { x = f32[64] parameter(0)  h = f32[64] negate(x)  ROOT y = f32[64] abs(h) }
+
+ENTRY e {
+  p = f32[64] parameter(0)
+  first = f32[64] fusion(p), kind=kLoop, calls=halves
+  ROOT second = f32[64] fusion(first), kind=kLoop, calls=halves
+}"""
+
+
+def test_fusions_of_xla_stay_unless_asked():
+    kept = h2g.plan(XLA_FUSED, target="sm_90")
+    assert [t.name for t in kept.body.thunks] == ["first", "second"]
+    anew = h2g.plan(XLA_FUSED, target="sm_90", fuse="default")
+    assert len(anew.body.thunks) == 1
+    args = random_inputs(kept.inputs, seed=0)
+    assert same_bits(h2g.compile(anew, "host")(*args), h2g.compile(kept, "host")(*args))
+
+
+def test_fusions_written_by_hand_stay():
+    text = XLA_FUSED.replace(", is_scheduled=true", "")
+    assert len(h2g.plan(text, target="sm_90").body.thunks) == 2
