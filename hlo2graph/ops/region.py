@@ -82,6 +82,7 @@ class Folding:
 class Rows(Folding):
     """The most minor dimension is reduced: threads that fold one result read side by side.
 
+    Others may be too, next to it or not: {1}, {1,2} and {0,2} of row-major values make rows.
     Results are full-size (as what is folded) or row-size (as what is left of it).
     """
 
@@ -90,7 +91,8 @@ class Rows(Folding):
 class Columns(Folding):
     """The most minor dimension is kept: threads side by side fold results side by side.
 
-    There is one stage. What depends on it has its size; results may be full-size otherwise.
+    {0}, and {1} of three dimensions, make columns of row-major values. There is one stage. What
+    depends on it has its size; results may be full-size otherwise.
     """
 
 
