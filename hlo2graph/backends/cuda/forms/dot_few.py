@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_tile import (
-    EACH,
-    Side,
-    TileWriter,
-    sides_of,
-    steps_of,
-)
+from hlo2graph.backends.cuda.forms.dot_tile import EACH, TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
@@ -26,31 +21,33 @@ MOST_ROWS, FEWEST_ROWS = 32, 8  # of a tile
 
 def suits_few_columns(form: Form) -> bool:
     """It is a matrix times few vectors."""
-    rows, columns = sides_of(form)
+    product = DotProduct(form)
+    rows, columns = by_size(product)
     return (
         columns.extent <= FEW_VECTORS
         and rows.extent >= FEWEST_ROWS
-        and steps_of(form) >= EACH
+        and prod(product.steps) >= EACH
         and written(form.instr).elements > 0
     )
 
 
 def dot_few_kernel(form: Form) -> KernelSource:
     """Return the kernel of a dot and of the elementwise work on both sides of it."""
-    rows, columns = sides_of(form)
-    batches = prod(rows.shape.dims[d] for d in rows.batch)
+    product = DotProduct(form)
+    rows, columns = by_size(product)
+    batches = prod(product.batches)
     rows = rows.cut(MOST_ROWS)
     wanted = form.signature.device.multiprocessors
     while rows.tile > FEWEST_ROWS and batches * rows.tiles * 2 <= wanted:
         rows = rows.cut(rows.tile // 2)
-    return _Writer(form, rows, columns.cut(columns.extent)).kernel()
+    return _Writer(form, product, rows, columns.cut(columns.extent)).kernel()
 
 
 class _Writer(TileWriter):
     """A thread has some rows, all columns, and a quarter of the steps."""
 
-    def __init__(self, form: Form, rows: Side, columns: Side) -> None:
-        super().__init__(form, rows, columns)
+    def __init__(self, form: Form, product: Product, rows: Side, columns: Side) -> None:
+        super().__init__(form, product, rows, columns)
         self.each = rows.tile // 8
 
     def declare(self) -> None:

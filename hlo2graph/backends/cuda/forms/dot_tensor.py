@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_tile import (
-    COLUMNS,
-    EACH,
-    ROWS,
-    Side,
-    TileWriter,
-    power,
-    sides_of,
-    steps_of,
-)
+from hlo2graph.backends.cuda.forms.dot_tile import COLUMNS, EACH, ROWS, TileWriter, power
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
@@ -27,28 +19,38 @@ FEWEST_ROWS = 16  # of the larger side, below which most of a tile would be empt
 
 def suits_tensor_cores(form: Form) -> bool:
     """Tensor cores may compute it, and it fills their products."""
-    larger, _ = sides_of(form)
+    return fills_products(form, DotProduct(form))
+
+
+def fills_products(form: Form, product: Product) -> bool:
+    """Tell whether tensor cores may compute a product of this size."""
+    larger, _ = by_size(product)
     return (
         not form.signature.precise
         and takes_tensor_cores(form.instr, form.shape(0), form.shape(1))
         and larger.extent >= FEWEST_ROWS
-        and steps_of(form) >= EACH
+        and prod(product.steps) >= EACH
         and written(form.instr).elements > 0
     )
 
 
 def dot_tensor_kernel(form: Form) -> KernelSource:
     """Return the kernel of a dot and of the elementwise work on both sides of it."""
-    dtype = form.shape(0).dtype.name
-    return _Writer(form, *_tiled(form)).kernel(tf32=dtype == "f32")
+    return tensor_kernel(form, DotProduct(form))
 
 
-def _tiled(form: Form) -> tuple[Side, Side]:
+def tensor_kernel(form: Form, product: Product) -> KernelSource:
+    """Return the kernel of a product."""
+    tf32 = form.shape(0).dtype.name == "f32"
+    return _Writer(form, product, *_tiled(form, product)).kernel(tf32=tf32)
+
+
+def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
     """Return both sides: tiles get smaller while there is not one for each multiprocessor."""
-    rows, columns = sides_of(form)
+    rows, columns = by_size(product)
     rows = rows.cut(min(MOST_ROWS, ROWS * power(-(-rows.extent // ROWS))))
     columns = columns.cut(min(MOST_COLUMNS, COLUMNS * power(-(-columns.extent // COLUMNS))))
-    batches = prod(rows.shape.dims[d] for d in rows.batch)
+    batches = prod(product.batches)
     wanted = form.signature.device.multiprocessors
     while batches * rows.tiles * columns.tiles * 2 <= wanted:
         if rows.tile > ROWS:
@@ -63,9 +65,9 @@ def _tiled(form: Form) -> tuple[Side, Side]:
 class _Writer(TileWriter):
     """A thread has, of each product, a pair of rows and a column, a quarter of the steps."""
 
-    def __init__(self, form: Form, rows: Side, columns: Side) -> None:
-        super().__init__(form, rows, columns)
-        self.dtype = rows.shape.dtype
+    def __init__(self, form: Form, product: Product, rows: Side, columns: Side) -> None:
+        super().__init__(form, product, rows, columns)
+        self.dtype = form.shape(0).dtype
         self.registers = EACH * self.dtype.size // 4
         self.each = (rows.tile // 8, columns.tile // 8)
 

@@ -11,15 +11,14 @@ fused behind the dot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.product import Product, Side
 from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.device_products import DotParts, narrowed
+from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 
 WARP = 32
@@ -31,57 +30,6 @@ MOST_SHARED = 40 * 1024
 WIDTH = 4  # results side by side that a thread stores
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One operand: its dimensions' parts, and the rows or columns of a tile."""
-
-    number: int
-    shape: Shape
-    batch: tuple[int, ...]
-    free: tuple[int, ...]
-    contract: tuple[int, ...]
-    tile: int = 0
-
-    @property
-    def extent(self) -> int:
-        """Rows or columns in all."""
-        return prod(self.shape.dims[d] for d in self.free)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The sizes of the free dimensions."""
-        return [self.shape.dims[d] for d in self.free]
-
-    @property
-    def tiles(self) -> int:
-        """Tiles along this side."""
-        return -(-self.extent // self.tile)
-
-    @property
-    def is_deep(self) -> bool:
-        """What lies side by side in memory is one of the contracting dimensions."""
-        minor = next((d for d in self.shape.minor_to_major if self.shape.dims[d] > 1), None)
-        return minor in self.contract
-
-    def cut(self, tile: int) -> Side:
-        """Return the side with tiles of so many rows or columns."""
-        return replace(self, tile=tile)
-
-
-def sides_of(form: Form) -> tuple[Side, Side]:
-    """Return a dot's operands: the one with more rows or columns first."""
-    parts = DotParts(form.emitter().operands_of(form.instr), form.instr)
-    lhs, rhs = (
-        Side(k, parts.shapes[k], parts.batch[k], parts.free[k], parts.contract[k]) for k in (0, 1)
-    )
-    return (lhs, rhs) if lhs.extent >= rhs.extent else (rhs, lhs)
-
-
-def steps_of(form: Form) -> int:
-    """Return how many products each result sums up."""
-    return prod(DotParts(form.emitter().operands_of(form.instr), form.instr).steps)
-
-
 def power(count: int) -> int:
     """Return the least power of two that is no less."""
     return 1 << (count - 1).bit_length()
@@ -90,23 +38,21 @@ def power(count: int) -> int:
 class TileWriter:
     """Writes such a kernel; what a warp does with a chunk is for subclasses to say."""
 
-    def __init__(self, form: Form, rows: Side, columns: Side) -> None:
-        self.form, self.emit = form, form.emitter()
+    def __init__(self, form: Form, product: Product, rows: Side, columns: Side) -> None:
+        self.form, self.emit, self.product = form, form.emitter(), product
         self.rows, self.columns = rows, columns
-        self.parts = DotParts(self.emit.operands_of(form.instr), form.instr)
-        self.type = compute_type(self.parts.wide)
-        self.steps = prod(self.parts.steps)
+        self.wide = product.wide
+        self.type = compute_type(self.wide)
+        self.steps = prod(product.steps)
         self.chunks = -(-self.steps // CHUNK)
-        self.batches = [rows.shape.dims[d] for d in rows.batch]
-        self.blocks = prod(self.batches) * rows.tiles * columns.tiles
-        held = rows.tile * columns.tile * self.parts.wide.size
+        self.blocks = prod(product.batches) * rows.tiles * columns.tiles
+        held = rows.tile * columns.tile * self.wide.size
         most = max(1, min(MOST_WARPS, self.chunks, MOST_SHARED // held))
         self.warps = 1 << (most.bit_length() - 1)
         # A thread stores along the side that has the results' most minor dimension.
         result = written(form.instr)
         minor = next((d for d in result.minor_to_major if result.dims[d] > 1), result.rank)
-        of_lhs = minor < len(self.batches) + len(self.parts.free[0])
-        self.along_columns = of_lhs == (columns.number == 0)
+        self.along_columns = product.is_of_lhs(minor) == (columns.number == 0)
 
     def kernel(self, *, tf32: bool = False) -> KernelSource:
         """Return the kernel."""
@@ -135,7 +81,7 @@ class TileWriter:
         emit, rows, columns = self.emit, self.rows, self.columns
         block = emit.integer(emit.block_index)
         tiles = rows.tiles * columns.tiles
-        self.batch = emit.split(emit.integer(f"{block} / {tiles}"), self.batches)
+        self.batch = emit.split(emit.integer(f"{block} / {tiles}"), self.product.batches)
         tile = emit.integer(f"{block} % {tiles}")
         self.top = emit.integer(f"{tile} / {columns.tiles} * {rows.tile}")
         self.left = emit.integer(f"{tile} % {columns.tiles} * {columns.tile}")
@@ -147,8 +93,7 @@ class TileWriter:
         head = f"for (int chunk = warp; chunk < {self.chunks}; chunk += {self.warps})"
         with emit.block(head):
             first = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
-            run = self.run(first, EACH, self.steps, whole=self.steps % CHUNK == 0)
-            self.multiply([(emit.split(at, self.parts.steps), inside) for at, inside in run])
+            self.multiply(self._steps_from(first))
         across, along = (rows, columns) if self.along_columns else (columns, rows)
         # One more than a row has, so that a warp's accesses fall into different banks.
         sizes = f"[{self.warps}][{across.tile}][{along.tile + 1}]"
@@ -156,6 +101,16 @@ class TileWriter:
         self.share()
         emit.line("__syncthreads();")
         self._store(across, along)
+
+    def _steps_from(self, first: Expr) -> list[tuple[Index, Expr | None]]:
+        """Return a thread's steps: neighbours along the last dimension where it has whole runs."""
+        emit, sizes = self.emit, self.product.steps
+        run = self.run(first, EACH, self.steps, whole=self.steps % CHUNK == 0)
+        if len(sizes) < 2 or sizes[-1] % EACH:
+            return [(emit.split(at, sizes), inside) for at, inside in run]
+        *outer, last = emit.split(run[0][0], sizes)
+        along = [emit.integer(f"{last} + {k}") for k in range(EACH)]
+        return [((*outer, at), inside) for at, (_, inside) in zip(along, run, strict=True)]
 
     def place(self, row: str, column: str) -> str:
         """Return where the sum of a row and column of the tile is kept."""
@@ -189,20 +144,18 @@ class TileWriter:
         They are read in the order in which they lie in memory; 0 where there is no step.
         """
         emit = self.emit
-        batch = dict(zip(side.batch, self.batch, strict=True))
         order = [(k, n) for k in range(len(places)) for n in range(len(steps))]
         if not side.is_deep:
             order.sort(key=lambda at: at[1])
         found: dict[tuple[int, int], Expr] = {}
         for k, n in order:
             step, inside = steps[n]
-            place = batch | dict(zip(side.free, places[k], strict=True))
-            place |= dict(zip(side.contract, step, strict=True))
-            index = tuple(place[d] for d in range(side.shape.rank))
+            index, tests = self.product.locate(emit, side.number, self.batch, places[k], step)
             value = emit.leaf(self.form.instr.operands[side.number], 0, index)
-            if side.shape.dtype is not self.parts.wide:
-                value = f"hlo::convert<hlo::{self.parts.wide}>({value})"
-            found[k, n] = f"({inside} ? {value} : {self.type}{{}})" if inside else value
+            if self.form.shape(side.number).dtype is not self.wide:
+                value = f"hlo::convert<hlo::{self.wide}>({value})"
+            tests = [*([inside] if inside else []), *tests]
+            found[k, n] = f"({' && '.join(tests)} ? {value} : {self.type}{{}})" if tests else value
         return found
 
     def _store(self, across: Side, along: Side) -> None:
@@ -227,7 +180,7 @@ class TileWriter:
         emit, form = self.emit, self.form
         stores = []
         for k in range(width):
-            total = emit.variable(self.parts.wide, "{}")
+            total = emit.variable(self.wide, "{}")
             emit.line("#pragma unroll")
             head = f"for (int w = 0; w < {self.warps}; ++w)"
             emit.line(f"{head} {total} = hlo::add({total}, sums[w][across][along + {k}]);")
@@ -235,7 +188,7 @@ class TileWriter:
                 across.number: emit.split(at[0], across.sizes),
                 along.number: emit.split(emit.integer(f"{at[1]} + {k}"), along.sizes),
             }
-            index = (*self.batch, *split[0], *split[1])
+            index = self.product.result(self.batch, split[0], split[1])
             value = narrowed(emit.operands_of(form.instr), total, written(form.instr).dtype)
             emit.assume(form.instr.name, index, (value,))
             for number, leaf in enumerate(form.results):
