@@ -174,6 +174,20 @@ def test_state_that_nobody_needs_goes():
     assert opcodes(made.computations["body"]) == ["add", "negate", "add"]
 
 
+def test_what_is_said_of_each_element_goes_with_the_elements():
+    body = "a = f32[4] negate(e1)\nb = f32[4] add(e2, e1)"
+    module = loop("s32[]; f32[4]; f32[4]", "p, q", body, "a, b", 400)
+    text = format_module(module)
+    each = ", sharding={{replicated}, {replicated}, {replicated}}"
+    marked = "\n".join(
+        line + each if " while(" in line or "(s32[], f32[4], f32[4]) tuple(" in line else line
+        for line in text.splitlines()
+    )
+    made = rewritten(h2g.parse(marked), *PASSES)
+    assert state_of(made) == ["s32[]", "f32[4]"]
+    assert "sharding" not in format_module(made)
+
+
 def test_counters_that_run_alike_are_one():
     body = "k = s32[] add(e2, one)\nf = f32[] convert(e2)\n"
     body += "b = f32[4] broadcast(f), dimensions={}\na = f32[4] subtract(e1, b)"

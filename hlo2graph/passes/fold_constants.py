@@ -127,4 +127,5 @@ def computed(
 def _is_uniform(array: Array) -> bool:
     """Tell whether all elements have the same bits."""
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
-    return bool((raw == raw[0]).all())
+    few = raw[:16]  # tells most arrays apart without a look at all of a large one
+    return bool((few == raw[0]).all() and (raw == raw[0]).all())

@@ -8,6 +8,8 @@ from dataclasses import replace
 from hlo2graph.hlo import AnyShape, Instruction, TupleShape
 from hlo2graph.passes.draft import Draft
 
+_BY_ELEMENT = frozenset({"origin", "parameter_replication", "sharding"})
+
 
 def take_apart(draft: Draft, name: str) -> None:
     """Let those who read a tuple whole read one made of its elements."""
@@ -60,11 +62,21 @@ def renumber(draft: Draft, name: str, numbers: Mapping[int, int]) -> None:
 
 def narrowed(whole: Instruction, numbers: Mapping[int, int]) -> Instruction:
     """Return a tuple with just the elements that `numbers` gives new places, in that order."""
-    assert isinstance(whole.shape, TupleShape)
-    return replace(whole, shape=TupleShape(tuple(whole.shape.parts[k] for k in numbers)))
+    parts = _parts(whole)
+    return _of_parts(whole, tuple(parts[k] for k in numbers))
 
 
 def widened(whole: Instruction, part: AnyShape) -> Instruction:
     """Return a tuple with one element more."""
+    return _of_parts(whole, (*_parts(whole), part))
+
+
+def _of_parts(whole: Instruction, parts: tuple[AnyShape, ...]) -> Instruction:
+    """Return the instruction for other elements, without what is said of each in its attributes."""
+    attrs = {name: held for name, held in whole.attrs.items() if name not in _BY_ELEMENT}
+    return replace(whole, shape=TupleShape(parts), attrs=attrs)
+
+
+def _parts(whole: Instruction) -> tuple[AnyShape, ...]:
     assert isinstance(whole.shape, TupleShape)
-    return replace(whole, shape=TupleShape((*whole.shape.parts, part)))
+    return whole.shape.parts
