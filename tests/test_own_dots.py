@@ -74,6 +74,64 @@ FEW = {
 }
 
 
+def convolution(dtype: str, lhs: str, rhs: str, result: str, attrs: str) -> str:
+    return module(
+        f"a = {dtype}[{lhs}] parameter(0) b = {dtype}[{rhs}] parameter(1) "
+        f"ROOT r = {dtype}[{result}] convolution(a, b), {attrs}"
+    )
+
+
+LAST = "dim_labels=b01f_01io->b01f"
+CONVOLUTIONS = {
+    "padded": convolution(
+        "f32", "2,9,9,16", "3,3,16,8", "2,9,9,8", f"window={{size=3x3 pad=1_1x1_1}}, {LAST}"
+    ),
+    "strided": convolution(
+        "f32",
+        "2,11,9,3",
+        "3,3,3,8",
+        "2,6,5,8",
+        f"window={{size=3x3 stride=2x2 pad=1_1x1_1}}, {LAST}",
+    ),
+    "features-first": convolution(
+        "f32",
+        "2,5,8,8",
+        "20,5,3,3",
+        "2,20,6,6",
+        "window={size=3x3}, dim_labels=bf01_oi01->bf01",
+    ),
+    "turned": convolution(
+        "f32",
+        "2,5,5,8",
+        "3,3,8,16",
+        "2,11,11,16",
+        f"window={{size=3x3 pad=2_2x2_2 lhs_dilate=2x2 rhs_reversal=1x1}}, {LAST}",
+    ),
+    "wide-apart": convolution(
+        "bf16",
+        "1,40,16",
+        "3,16,16",
+        "1,36,16",
+        "window={size=3 rhs_dilate=2}, dim_labels=b0f_0io->b0f",
+    ),
+    "of-gradients": convolution(
+        "f32",
+        "6,8,8,4",
+        "6,8,8,3",
+        "3,3,4,3",
+        "window={size=8x8 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf",
+    ),
+    "both-sides": module(
+        "x = f32[1,6,6,16] parameter(0) w = f32[3,3,16,16] parameter(1) c = f32[16] parameter(2) "
+        "ROOT r = f32[1,6,6,16] fusion(x, w, c), kind=kOutput, calls=fused",
+        "fused { x = f32[1,6,6,16] parameter(0) w = f32[3,3,16,16] parameter(1) "
+        "c = f32[16] parameter(2) t = f32[1,6,6,16] exponential(x) "
+        "d = f32[1,6,6,16] convolution(t, w), window={size=3x3 pad=1_1x1_1}, " + LAST + " "
+        "k = f32[1,6,6,16] broadcast(c), dimensions={3} ROOT s = f32[1,6,6,16] add(d, k) }",
+    ),
+}
+
+
 def planned(programs: dict[str, str]):
     plans = {name: h2g.plan(text, target="sm_90", fuse="none") for name, text in programs.items()}
     return plans, Kernels(list(plans.values()), precise=False)
@@ -81,7 +139,7 @@ def planned(programs: dict[str, str]):
 
 @pytest.fixture(scope="module")
 def emulated():
-    return planned(PROGRAMS)
+    return planned(PROGRAMS | CONVOLUTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +156,7 @@ def test_few_vectors_agree_with_the_host(emulated_few, name):
     agrees(plans[name], kernels, tf32=False)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *CONVOLUTIONS])
 def test_tensor_cores_agree_with_the_host(emulated, name):
     plans, kernels = emulated
     plan = plans[name]
