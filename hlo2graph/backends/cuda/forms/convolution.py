@@ -6,6 +6,8 @@ and the input features. Nothing is laid out as a matrix in memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_tensor import fills_products, tensor_kernel
 from hlo2graph.backends.cuda.forms.form import Form
@@ -42,8 +44,11 @@ class _Convolution:
         lhs, rhs, out = form.shape(0), form.shape(1), written(instr)
         digits = [str(d) for d in range(len(self._window))]
         self.wide = accumulator(out.dtype)
-        self.batches: list[int] = []
-        self.steps = [*(w.size for w in self._window), lhs.dims[labels.lhs.index("f")]]
+        self.batches: Sequence[int] = ()
+        self.steps: Sequence[int] = [
+            *(w.size for w in self._window),
+            lhs.dims[labels.lhs.index("f")],
+        ]
         places = tuple(out.dims[labels.out.index(label)] for label in ("b", *digits))
         features = (out.dims[labels.out.index("f")],)
         self.sides = (

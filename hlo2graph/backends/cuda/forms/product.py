@@ -81,8 +81,9 @@ class DotProduct:
     def __init__(self, form: Form) -> None:
         self._parts = DotParts(form.emitter().operands_of(form.instr), form.instr)
         parts = self._parts
-        self.wide, self.steps = parts.wide, parts.steps
-        self.batches = [parts.shapes[0].dims[d] for d in parts.batch[0]]
+        self.wide = parts.wide
+        self.steps: Sequence[int] = parts.steps
+        self.batches: Sequence[int] = [parts.shapes[0].dims[d] for d in parts.batch[0]]
         lhs, rhs = (
             Side(
                 k,
