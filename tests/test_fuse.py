@@ -263,3 +263,36 @@ def test_fusions_of_xla_stay_unless_asked():
 def test_fusions_written_by_hand_stay():
     text = XLA_FUSED.replace(", is_scheduled=true", "")
     assert len(h2g.plan(text, target="sm_90").body.thunks) == 2
+
+
+LOOP = """HloModule m
+{SUM}
+cond {{ s = (s32[], f32[4096]) parameter(0)  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(9)  ROOT c = pred[] compare(i, n), direction=LT }}
+body {{
+  s = (s32[], f32[4096]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4096] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  f = f32[] convert(i)
+  w = f32[4096] broadcast(f), dimensions={{}}
+  {READ}
+  ROOT t = (s32[], f32[4096]) tuple(next, y)
+}}
+ENTRY e {{
+  p = (s32[], f32[4096]) parameter(0)
+  ROOT r = (s32[], f32[4096]) while(p), condition=cond, body=body
+}}"""
+
+
+def test_the_state_of_a_loop_is_written_over_where_it_can_be():
+    """`next` merged with what reads `i` for every element would take a copy of `i`."""
+    text = LOOP.format(SUM=SUM, READ="y = f32[4096] add(x, w)")
+    module = fuse(h2g.parse(text))
+    inside = [i.opcode for i in module.computations["body"].instructions]
+    assert inside.count("fusion") == 1
+    assert inside.count("add") == 1
+    text = LOOP.format(SUM=SUM, READ="z = f32[4096] add(x, w)\n  y = f32[4096] tanh(z)")
+    (loop,) = h2g.plan(text, target="sm_90").body.thunks[-1:]
+    assert not any("copy" in t.name for t in loop.body.thunks)

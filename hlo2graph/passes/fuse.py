@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.effects import with_effects
+from hlo2graph.passes.carried import carried_state, loop_bodies
 from hlo2graph.passes.fuse_body import Body
 from hlo2graph.passes.fuse_group import Judge
 from hlo2graph.passes.fuse_grow import Growth
@@ -54,9 +55,11 @@ def _fused(module: Module) -> Iterator[_Fused]:
     stepped = sequences(module)
     effects = with_effects(module.computations)
     joiner = Joiner.of(module)
+    bodies = loop_bodies(module)
     for name, computation in module.computations.items():
         if name in stepped:
-            body = Body.of(computation, effects)
+            carried = carried_state(computation) if name in bodies else {}
+            body = Body.of(computation, effects, carried)
             judge = Judge(body)
             growth = Growth(body, judge)
             merging = Merging.of(body, judge, growth.run(), growth.stays)

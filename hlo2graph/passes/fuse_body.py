@@ -37,12 +37,14 @@ class Body:
 
     place: the number of each instruction. live: what anything needs. users: the live ones.
     free: what costs nothing to compute again. barred: why an instruction can be part of no fusion.
+    carried: of a loop's body, the state that each result is the next of.
     waits: what each waits for: operands, control dependencies, earlier side effects.
     """
 
     computation: Computation
     named: Mapping[str, Instruction]
     waits: Mapping[str, tuple[str, ...]]
+    carried: Mapping[str, str]
     place: dict[str, int] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
@@ -50,10 +52,13 @@ class Body:
     barred: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(computation: Computation, effects: frozenset[str]) -> Body:
+    def of(
+        computation: Computation, effects: frozenset[str], carried: Mapping[str, str] | None = None
+    ) -> Body:
         """Return the body of `computation`; `effects` are the computations with side effects."""
         named = {instr.name: instr for instr in computation.instructions}
-        found = Body(computation, named, waits_of(computation.instructions, effects))
+        waits = waits_of(computation.instructions, effects)
+        found = Body(computation, named, waits, carried or {})
         held: set[str] = set()
         for number, instr in enumerate(computation.instructions):
             found.place[instr.name] = number

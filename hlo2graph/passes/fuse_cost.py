@@ -9,6 +9,8 @@ today's data-centre GPUs, of every target alike, so that a plan depends on its p
   GRAIN times.
 - Work: each instruction's weight times the elements of it that are computed, those computed again
   included: for a broadcast, a window, another loop over other dimensions.
+- A loop's state takes a copy, which is a launch too, where its next value comes from a kernel that
+  reads it at another index.
 - What is dear (transcendental functions, folds) is computed once; again only MOST_AGAIN elements.
 - What goes into a product is computed for each tile of it again: only what reads one array does.
 - A kernel has at most MOST_INSTRUCTIONS, which written out are at most MOST_WRITTEN (what is needed
@@ -49,6 +51,7 @@ class Cost:
     instructions, arrays: how many the kernel has; arrays are parameters and results.
     written: instructions, those needed at several indices once for each.
     in_place: the results that are updates of a parameter in its own bytes.
+    copied: the bytes of each state of a loop that takes a copy, as the kernel reads it elsewhere.
     """
 
     bytes: int
@@ -58,13 +61,15 @@ class Cost:
     arrays: int
     written: int
     in_place: frozenset[str]
+    copied: tuple[int, ...] = ()
 
     @property
     def time(self) -> int:
         """Nanoseconds, launching included; nothing where only views are left."""
         if not self.instructions:
             return 0
-        return LAUNCH_NS + max(self.bytes // BYTES_EACH_NS, self.work // STEPS_EACH_NS)
+        copies = sum(LAUNCH_NS + 2 * size // BYTES_EACH_NS for size in self.copied)
+        return LAUNCH_NS + max(self.bytes // BYTES_EACH_NS, self.work // STEPS_EACH_NS) + copies
 
 
 NOTHING = Cost(0, 0, 0, 0, 0, 0, frozenset())

@@ -34,6 +34,7 @@ class Sheet:
     moved: the same at other indices.
     inputs: the bytes read of others.
     turned: what is read across the grain.
+    shifted: what is read for other indices than its own.
     fed: what goes into a product, whose form asks for it again for each tile.
     once: what a fold's form computes once an element, however often it is looked at.
     """
@@ -48,6 +49,7 @@ class Sheet:
     inputs: dict[str, int] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     turned: set[str] = field(default_factory=set)
+    shifted: set[str] = field(default_factory=set)
     fed: set[str] = field(default_factory=set)
     bytes: int = 0
     work: int = 0
@@ -79,6 +81,7 @@ class Sheet:
             dict(self.inputs),
             set(self.members),
             set(self.turned),
+            set(self.shifted),
             set(self.fed),
             self.bytes,
             self.work,
@@ -111,7 +114,19 @@ class Sheet:
         """Return what the kernel takes."""
         arrays = len(self.inputs) + len(self.results)
         counts = self.instructions, arrays, self.written
-        return Cost(self.bytes, self.work, self.again, *counts, self.in_place)
+        return Cost(self.bytes, self.work, self.again, *counts, self.in_place, self._copied())
+
+    def _copied(self) -> tuple[int, ...]:
+        """Return the bytes of each state of a loop whose next the kernel cannot write over it."""
+        carried = self.table.body.carried
+        if not carried:
+            return ()
+        kept = (name for name in self.results - self.in_place if name in carried)
+        return tuple(
+            self.table[name].bytes
+            for name in kept
+            if carried[name] in self.inputs and carried[name] in self.shifted
+        )
 
     def _needed(self, name: str) -> tuple[int, int]:
         here, moved = self.here.get(name, (0, 0)), self.moved.get(name, (0, 0))
@@ -138,6 +153,8 @@ class Sheet:
             else:
                 before = self.here.get(operand, (0, 0))
                 self.here[operand] = max(before[0], asked), max(before[1], places)
+            if ask.moves or name in self.shifted or self.table[operand].elements != facts.elements:
+                self.shifted.add(operand)
             if turns:
                 self.turned.add(operand)
             if feeds:

@@ -11,6 +11,7 @@ kernels are a `fusion` of fusions, a part each, under a tuple; the rule, all of 
 - Together they have at most MOST_BLOCKS blocks of threads, about one wave of a large device; more
   would only queue.
 - Together they have at most MOST_LEAVES operands and results: a kernel's parameters are 4 KB.
+- No part makes the next state of a loop that another part reads: the state would take a copy.
 - Nothing with side effects or control dependencies takes part, nor what a library computes.
 """
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Computation, Instruction, Module
 from hlo2graph.ops.effects import with_effects
+from hlo2graph.passes.carried import carried_state, loop_bodies
 from hlo2graph.passes.join import Joiner, controls, joined, waits_of
 from hlo2graph.passes.kernel_time import Estimate, estimate
 from hlo2graph.passes.sequences import sequences
@@ -38,11 +40,12 @@ def side_by_side(module: Module) -> Module:
     effects = with_effects(module.computations)
     joiner = Joiner.of(module)
     computations: dict[str, Computation] = {}
+    bodies = loop_bodies(module)
     changed = False
     for name, computation in module.computations.items():
-        groups = (
-            _Levels(computation, module.computations, effects).groups() if name in stepped else []
-        )
+        carried = carried_state(computation) if name in bodies else {}
+        levels = _Levels(computation, module.computations, effects, carried)
+        groups = levels.groups() if name in stepped else []
         if groups:
             changed = True
             added, computation = joined(computation, groups, joiner, effects)
@@ -62,15 +65,26 @@ class _Group:
     tail: float = 0.0
     results: int = 0
     operands: set[str] = field(default_factory=set)
+    states: set[str] = field(default_factory=set)  # of a loop, of which parts make the next
 
-    def add(self, instr: Instruction, spent: Estimate, head: float, tail: float) -> None:
-        """Take one more part."""
+    def add(
+        self, instr: Instruction, spent: Estimate, head: float, tail: float, states: set[str]
+    ) -> None:
+        """Take one more part, which makes the next of `states`."""
         self.parts.append(instr)
+        self.states |= states
         self.blocks += spent.blocks
         self.head, self.tail = max(self.head, head), max(self.tail, tail)
         self.time = max(self.time, spent.time)
         self.results += instr.shape.leaf_count
         self.operands.update(instr.operands)
+
+    def leaves(self, instr: Instruction, states: set[str]) -> bool:
+        """Tell whether no part would overwrite a loop's state that another reads.
+
+        The state would take a copy, which is another launch.
+        """
+        return self.operands.isdisjoint(states) and self.states.isdisjoint(instr.operands)
 
     def takes(
         self, instr: Instruction, spent: Estimate, head: float, tail: float, most: float
@@ -94,8 +108,14 @@ class _Levels:
         computation: Computation,
         computations: Mapping[str, Computation],
         effects: frozenset[str],
+        carried: Mapping[str, str],
     ) -> None:
         self._computation = computation
+        self._states: dict[str, set[str]] = {}
+        for result, state in carried.items():
+            made = computation[result]
+            maker = made.operands[0] if made.opcode == "get-tuple-element" else result
+            self._states.setdefault(maker, set()).add(state)
         self._before = waits_of(computation.instructions, effects)
         self._spent = {i.name: estimate(i, computation, computations) for i in self._all}
         self._held = {name for i in self._all if controls(i) for name in (i.name, *controls(i))}
@@ -139,10 +159,13 @@ class _Levels:
         for instr in small:
             about = (self._spent[instr.name], self._heads[instr.name], self._tails[instr.name])
             open_ = groups[-OPEN_GROUPS:]
-            group = next((g for g in open_ if g.takes(instr, *about, most)), None)
+            states = self._states.get(instr.name, set())
+            group = next(
+                (g for g in open_ if g.leaves(instr, states) and g.takes(instr, *about, most)), None
+            )
             if group is None:
                 groups.append(group := _Group())
-            group.add(instr, *about)
+            group.add(instr, *about, states)
         return groups
 
     def _start(self, instr: Instruction) -> None:
