@@ -222,3 +222,24 @@ def test_the_check_on_random_programs_finds_faults(monkeypatch, owner, method, b
 
     with pytest.raises(AssertionError):
         search()
+
+
+def test_a_kernel_that_reads_a_parameter_twice_does_not_write_over_it():
+    text = """HloModule m, input_output_alias={ {1}: (0, {}, must-alias) }
+both {
+  a = s32[4] parameter(0)
+  b = s32[4] parameter(1)
+  x = s32[4] negate(a)
+  y = s32[4] abs(b)
+  ROOT t = (s32[4], s32[4]) tuple(x, y)
+}
+ENTRY main {
+  p = s32[4] parameter(0)
+  f = (s32[4], s32[4]) fusion(p, p), kind=kLoop, calls=both
+  g = s32[4] get-tuple-element(f), index=0
+  h = s32[4] get-tuple-element(f), index=1
+  ROOT r = (s32[4], s32[4]) tuple(g, h)
+}
+"""
+    placed = place_copies(lower(parse(text)))
+    assert [type(thunk).__name__ for thunk in placed.body.thunks] == ["Kernel", "Copy"]

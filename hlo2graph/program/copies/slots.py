@@ -156,7 +156,10 @@ def _overwrites(
     value: Value,
     computations: Mapping[str, Computation],
 ) -> bool:
-    """Tell whether `thunk`, which reads `param`, may write `value` to the same bytes."""
+    """Tell whether `thunk`, which reads `param`, may write `value` to the same bytes.
+
+    Not where it reads it as two operands: each of them alone says nothing of the other.
+    """
     match thunk:
         case Kernel():
             given, made = thunk.reads, thunk.writes
@@ -165,5 +168,5 @@ def _overwrites(
         case _:
             return False
     leaf = made.index(value)
-    allowed = inplace_reads(thunk, computations)
-    return all((k, leaf) in allowed for k, read in enumerate(given) if read == param)
+    read_as = [k for k, read in enumerate(given) if read.id == param.id]
+    return len(read_as) == 1 and (read_as[0], leaf) in inplace_reads(thunk, computations)
