@@ -29,22 +29,22 @@ def dot(dtype: str, lhs: str, rhs: str, result: str, attrs: str) -> str:
 
 PROGRAMS = {
     "square": dot("f32", "64,64]", "64,64]", "64,64]", PLAIN),
-    "nothing-divides": dot("f32", "37,45]", "45,21]", "37,21]", PLAIN),
-    "few-rows": dot("f32", "5,200]", "200,70]", "5,70]", PLAIN),
-    "columns-first": dot("f32", "33,40]{0,1}", "40,24]{0,1}", "33,24]{0,1}", PLAIN),
+    "nothing-divides": dot("f32", "67,93]", "93,51]", "67,51]", PLAIN),
+    "few-rows": dot("f32", "5,400]", "400,70]", "5,70]", PLAIN),
+    "columns-first": dot("f32", "65,80]{0,1}", "80,40]{0,1}", "65,40]{0,1}", PLAIN),
     "long-sum": dot("f32", "16,1500]", "1500,8]", "16,8]", PLAIN),
-    "short-sum": dot("f32", "48,9]", "9,48]", "48,48]", PLAIN),
+    "short-sum": dot("f32", "128,9]", "9,128]", "128,128]", PLAIN),
     "batched": dot("f32", "3,34,50]", "3,50,33]", "3,34,33]", BATCH),
     "whole-tiles": dot("f32", "20,64,36]", "20,36,64]", "20,64,64]", BATCH),
     "whole-tiles-f16": dot("f16", "30,33,64]", "30,64,40]{1,2,0}", "30,33,40]", BATCH),
     "heads": module(
-        "q = f32[2,24,3,16] parameter(0) k = f32[2,20,3,16] parameter(1) "
-        "ROOT r = f32[2,3,24,20] dot(q, k), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, "
+        "q = f32[2,48,3,16] parameter(0) k = f32[2,40,3,16] parameter(1) "
+        "ROOT r = f32[2,3,48,40] dot(q, k), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, "
         "lhs_contracting_dims={3}, rhs_contracting_dims={3}"
     ),
     "two-sums": module(
-        "a = f32[20,4,9] parameter(0) b = f32[9,4,3,7] parameter(1) "
-        "ROOT r = f32[20,3,7] dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}"
+        "a = f32[64,4,9] parameter(0) b = f32[9,4,8,12] parameter(1) "
+        "ROOT r = f32[64,8,12] dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}"
     ),
     "bf16": dot("bf16", "40,90]", "90,17]{0,1}", "40,17]", PLAIN),
     "f16-to-f32": module(
@@ -52,13 +52,13 @@ PROGRAMS = {
         "ROOT r = f32[40,32] dot(a, b), " + PLAIN
     ),
     "both-sides": module(
-        "a = f32[33,40] parameter(0) b = f32[20,40] parameter(1) c = f32[20] parameter(2) "
-        "ROOT r = (f32[33,20], bf16[33,20]) fusion(a, b, c), kind=kOutput, calls=fused",
-        "fused { a = f32[33,40] parameter(0) b = f32[20,40] parameter(1) c = f32[20] parameter(2) "
-        "n = f32[33,40] tanh(a) t = f32[40,20] transpose(b), dimensions={1,0} "
-        "d = f32[33,20] dot(n, t), " + PLAIN + " w = f32[33,20] broadcast(c), dimensions={1} "
-        "s = f32[33,20] add(d, w) h = bf16[33,20] convert(s) "
-        "ROOT o = (f32[33,20], bf16[33,20]) tuple(s, h) }",
+        "a = f32[65,80] parameter(0) b = f32[40,80] parameter(1) c = f32[40] parameter(2) "
+        "ROOT r = (f32[65,40], bf16[65,40]) fusion(a, b, c), kind=kOutput, calls=fused",
+        "fused { a = f32[65,80] parameter(0) b = f32[40,80] parameter(1) c = f32[40] parameter(2) "
+        "n = f32[65,80] tanh(a) t = f32[80,40] transpose(b), dimensions={1,0} "
+        "d = f32[65,40] dot(n, t), " + PLAIN + " w = f32[65,40] broadcast(c), dimensions={1} "
+        "s = f32[65,40] add(d, w) h = bf16[65,40] convert(s) "
+        "ROOT o = (f32[65,40], bf16[65,40]) tuple(s, h) }",
     ),
 }
 FEW = {
@@ -88,16 +88,16 @@ CONVOLUTIONS = {
     ),
     "strided": convolution(
         "f32",
-        "2,11,9,3",
-        "3,3,3,8",
-        "2,6,5,8",
+        "4,23,19,3",
+        "3,3,3,32",
+        "4,12,10,32",
         f"window={{size=3x3 stride=2x2 pad=1_1x1_1}}, {LAST}",
     ),
     "features-first": convolution(
         "f32",
-        "2,5,8,8",
-        "20,5,3,3",
-        "2,20,6,6",
+        "4,5,8,8",
+        "40,5,3,3",
+        "4,40,6,6",
         "window={size=3x3}, dim_labels=bf01_oi01->bf01",
     ),
     "turned": convolution(
@@ -116,18 +116,18 @@ CONVOLUTIONS = {
     ),
     "of-gradients": convolution(
         "f32",
-        "6,8,8,4",
-        "6,8,8,3",
-        "3,3,4,3",
+        "6,8,8,12",
+        "6,8,8,10",
+        "3,3,12,10",
         "window={size=8x8 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf",
     ),
     "both-sides": module(
-        "x = f32[1,6,6,16] parameter(0) w = f32[3,3,16,16] parameter(1) c = f32[16] parameter(2) "
-        "ROOT r = f32[1,6,6,16] fusion(x, w, c), kind=kOutput, calls=fused",
-        "fused { x = f32[1,6,6,16] parameter(0) w = f32[3,3,16,16] parameter(1) "
-        "c = f32[16] parameter(2) t = f32[1,6,6,16] exponential(x) "
-        "d = f32[1,6,6,16] convolution(t, w), window={size=3x3 pad=1_1x1_1}, " + LAST + " "
-        "k = f32[1,6,6,16] broadcast(c), dimensions={3} ROOT s = f32[1,6,6,16] add(d, k) }",
+        "x = f32[3,6,6,16] parameter(0) w = f32[3,3,16,16] parameter(1) c = f32[16] parameter(2) "
+        "ROOT r = f32[3,6,6,16] fusion(x, w, c), kind=kOutput, calls=fused",
+        "fused { x = f32[3,6,6,16] parameter(0) w = f32[3,3,16,16] parameter(1) "
+        "c = f32[16] parameter(2) t = f32[3,6,6,16] exponential(x) "
+        "d = f32[3,6,6,16] convolution(t, w), window={size=3x3 pad=1_1x1_1}, " + LAST + " "
+        "k = f32[3,6,6,16] broadcast(c), dimensions={3} ROOT s = f32[3,6,6,16] add(d, k) }",
     ),
 }
 
@@ -175,6 +175,14 @@ def agrees(plan, kernels, *, tf32: bool) -> None:
     for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
         found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=tf32), bound.name)
         assert found.ok, str(found)
+
+
+def test_small_products_of_f32_keep_their_bits():
+    """Rounding them would save nothing."""
+    small = h2g.plan(dot("f32", "32,32]", "32,32]", "32,32]", PLAIN), target="sm_90")
+    (source,) = kernels_of(small).values()
+    assert not source.tf32
+    assert "hlo::mma" not in source.text
 
 
 def test_whoever_asks_for_all_bits_gets_no_tensor_cores():

@@ -11,7 +11,7 @@ from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
-from hlo2graph.ops.own_dot import takes_tensor_cores
+from hlo2graph.ops.own_dot import FEWEST_FLOPS, takes_tensor_cores
 
 MOST_ROWS, MOST_COLUMNS = 2 * ROWS, 4 * COLUMNS  # of a tile
 FEWEST_ROWS = 16  # of the larger side, below which most of a tile would be empty
@@ -25,12 +25,14 @@ def suits_tensor_cores(form: Form) -> bool:
 def fills_products(form: Form, product: Product) -> bool:
     """Tell whether tensor cores may compute a product of this size."""
     larger, _ = by_size(product)
+    flops = 2 * written(form.instr).elements * prod(product.steps)
+    rounds = form.shape(0).dtype.name == "f32"
     return (
         not form.signature.precise
         and takes_tensor_cores(form.instr, form.shape(0), form.shape(1))
         and larger.extent >= FEWEST_ROWS
         and prod(product.steps) >= EACH
-        and written(form.instr).elements > 0
+        and flops >= (FEWEST_FLOPS if rounds else 1)  # small ones gain nothing by rounding
     )
 
 
