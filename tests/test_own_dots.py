@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from agreement import module
 from needs import needs_gxx
@@ -12,6 +14,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.products import dot_text
 
 pytestmark = [pytest.mark.slow, needs_gxx]
 
@@ -175,6 +178,28 @@ def agrees(plan, kernels, *, tf32: bool) -> None:
     for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
         found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=tf32), bound.name)
         assert found.ok, str(found)
+
+
+def drawn_dot(rng: Random) -> str:
+    """Return a dot of random sizes, with dimensions in random orders, lying in random ways."""
+    names = rng.choice([("mk", "kn", "mn"), ("bmk", "bkn", "bmn")])
+    lhs, rhs = ("".join(rng.sample(side, len(side))) for side in names[:2])
+    layouts = tuple("".join(rng.sample(side, len(side))) for side in (lhs, rhs, names[2]))
+    sizes = {
+        "b": rng.choice([1, 2, 3]),
+        "m": rng.choice([1, 2, 5, 8, 16, 17, 33, 64, 70]),
+        "n": rng.choice([1, 3, 4, 6, 8, 16, 24, 31, 96]),
+        "k": rng.choice([8, 9, 16, 31, 40, 64, 100, 300]),
+    }
+    dtype = rng.choice(["bf16", "f16", "f32", "f32", "f64", "s8"])
+    return dot_text(lhs, rhs, layouts, dtype, **sizes)
+
+
+def test_dots_drawn_at_random_agree_with_the_host():
+    rng = Random(0)
+    plans, kernels = planned({str(k): drawn_dot(rng) for k in range(40)})
+    for plan in plans.values():
+        agrees(plan, kernels, tf32=True)
 
 
 def test_small_products_of_f32_keep_their_bits():
