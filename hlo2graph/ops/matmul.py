@@ -9,6 +9,7 @@ from math import prod
 from hlo2graph.hlo import Computation, DType, Instruction, Shape
 from hlo2graph.ops.cut import Cut, cut_of
 from hlo2graph.ops.expect import integers
+from hlo2graph.ops.own_dot import asks_for_more
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _product(dot: Instruction, lhs: Cut, rhs: Cut, out: Cut) -> Matmul | None:
     if a is None or b is None or c is None:
         return None
     batch = prod(out.dims) // (c.rows * c.columns)
-    return Matmul(batch, c.rows, c.columns, a.columns, a, b, c, _asks_for_more(dot))
+    return Matmul(batch, c.rows, c.columns, a.columns, a, b, c, asks_for_more(dot))
 
 
 def _matrix(
@@ -123,7 +124,3 @@ def _axis(cut: Cut, dims: Sequence[int]) -> _Axis | None:
             return None
         size *= cut.dims[dim]
     return _Axis(size, stride)
-
-
-def _asks_for_more(dot: Instruction) -> bool:
-    return "high" in str(dot.attrs.get("operand_precision", ""))
