@@ -43,6 +43,7 @@ class Node:
     graph: int
     after: tuple
     kind: str
+    early: tuple = ()  # those of `after` that come by programmatic edges
     run: object = None
     name: str = ""
     handle: int = 0
@@ -62,8 +63,10 @@ class FakeDriver:
 
     memory: ClassVar[dict] = {}  # of all fakes: one may free what an earlier one allocated
 
-    def __init__(self, version: int = 13000, seed: int = 0) -> None:
-        self.version = version
+    def __init__(
+        self, version: int = 13000, seed: int = 0, arch: int = 90, multiprocessors: int = 132
+    ) -> None:
+        self.version, self.arch, self.multiprocessors = version, arch, multiprocessors
         self.rng = Random(seed)
         self.functions: dict[int, str] = {}
         self.graphs: dict[int, Graph] = {}
@@ -119,7 +122,9 @@ class FakeDriver:
         names = real.CUdevice_attribute
         major = names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
         minor = names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
-        return OK, {major: 9, minor: 0}.get(which, 1024)
+        count = names.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        known = {major: self.arch // 10, minor: self.arch % 10, count: self.multiprocessors}
+        return OK, known.get(which, 1024)
 
     def cuDeviceGetName(self, length, device):
         return OK, b"Fake GPU\0\0"
@@ -333,6 +338,17 @@ class FakeDriver:
         name, run = self.kernel(int(params.func), int(params.kernelParams))
         return self._add(graph, after, count, kind="kernel", run=run, name=name)
 
+    def cuGraphAddDependencies(self, graph, sources, targets, data, count):
+        """Edges to nodes that are there: here programmatic ones, between kernels alone."""
+        nodes = self.graphs[int(graph)].nodes
+        for source, target, kind in zip(sources, targets, data, strict=True):
+            before, after = nodes[int(source)], nodes[int(target)]
+            assert kind.type == real.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+            if (before.kind, after.kind) != ("kernel", "kernel") or before.id in after.after:
+                return (BAD,)
+            after.after, after.early = (*after.after, before.id), (*after.early, before.id)
+        return (OK,)
+
     def cuGraphAddMemcpyNode(self, graph, after, count, params, context):
         target, source = int(params.dstDevice), int(params.srcDevice)
         size = params.WidthInBytes
@@ -461,8 +477,8 @@ DRIVERS = FakeDriver, type(real)
 def fake(monkeypatch):
     """Return a function that puts a fake driver in place and makes an executable for it."""
 
-    def use(program, version=13000, seed=0, fuse="none", **options):
-        found = FakeDriver(version, seed)
+    def use(program, version=13000, seed=0, fuse="none", arch=90, multiprocessors=132, **options):
+        found = FakeDriver(version, seed, arch, multiprocessors)
         for name, module in list(sys.modules.items()):
             if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
                 monkeypatch.setattr(module, "cuda", found)

@@ -59,7 +59,7 @@ def test_an_architecture_must_be_one(cli, pair):
 def test_kernels_of_what_cuda_cannot_run(cli, tmp_path):
     path = tmp_path / "sum.hlo"
     path.write_text(
-        "HloModule s\n"
+        "HloModule s, replica_count=2\n"
         "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
         "ENTRY main { x = f32[8] parameter(0)\n"
         "ROOT y = f32[8] all-reduce(x), replica_groups={{0,1}}, to_apply=sum }\n"

@@ -179,6 +179,23 @@ def test_edges_are_the_plans(fake):
     assert (exe.graph.nodes, exe.graph.edges) == (4, 4)
 
 
+@pytest.mark.parametrize(
+    ("options", "early"),
+    [
+        ({}, True),
+        ({"arch": 80}, False),  # kernels cannot wait there
+        ({"version": 12020}, False),  # the driver knows no such edges
+        ({"multiprocessors": 0}, False),  # a block leaves no room for the next kernel
+    ],
+)
+def test_small_kernels_are_put_on_the_device_early(fake, options, early):
+    found, exe = fake(DIAMOND, **options)
+    graph = graph_of(found, exe)
+    assert len(node_edges(graph)) == 4
+    for node in graph.nodes.values():
+        assert node.early == (node.after if early else ())
+
+
 def test_a_chain_graph_has_a_chain_of_edges(fake):
     found, exe = fake(DIAMOND)
     chain = found.graphs[int(exe.chain.graph)]
@@ -286,7 +303,7 @@ def test_out_of_memory_is_tried_once_more(fake, monkeypatch):
 
 def test_what_cannot_run_is_refused_by_name():
     text = """
-HloModule sums
+HloModule sums, replica_count=2
 sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
 ENTRY main {
   x = f32[8] parameter(0)

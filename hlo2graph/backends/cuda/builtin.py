@@ -18,6 +18,14 @@ typedef unsigned long long u64;
 // The device runtime's function; NVRTC knows no header that declares it.
 extern "C" __device__ void cudaGraphSetConditional(u64 handle, unsigned int value);
 
+// As hlo::follow of the other kernels: graphs join small kernels by programmatic edges.
+__device__ inline void follow() {{
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}}
+
 // HLO's switch takes its last branch for every selector that is out of range.
 __device__ inline unsigned int branch_of(const int* selector, u64 branches) {{
   const int s = *selector;
@@ -25,28 +33,35 @@ __device__ inline unsigned int branch_of(const int* selector, u64 branches) {{
 }}
 
 extern "C" __global__ void {SET_WHILE}(u64 handle, const unsigned char* predicate, u64) {{
+  follow();
   cudaGraphSetConditional(handle, *predicate != 0);
 }}
 extern "C" __global__ void {SET_IF}(u64 handle, const unsigned char* predicate, u64) {{
+  follow();
   cudaGraphSetConditional(handle, *predicate != 0);
 }}
 extern "C" __global__ void {SET_SWITCH}(u64 handle, const int* selector, u64 branches) {{
+  follow();
   cudaGraphSetConditional(handle, branch_of(selector, branches));
 }}
 
 // For drivers without SWITCH: one IF node a branch.
 extern "C" __global__ void {SET_IF_IS}(u64 handle, const unsigned char* predicate, u64, u64 k) {{
+  follow();
   cudaGraphSetConditional(handle, (*predicate ? 0u : 1u) == k);
 }}
 extern "C" __global__ void {SET_SWITCH_IS}(u64 handle, const int* selector, u64 branches, u64 k) {{
+  follow();
   cudaGraphSetConditional(handle, branch_of(selector, branches) == k);
 }}
 
 extern "C" __global__ void {FILL8}(u64* target, u64 count, u64 element) {{
+  follow();
   const u64 at = (u64)blockIdx.x * {FILL_THREADS} + threadIdx.x;
   if (at < count) target[at] = element;
 }}
 extern "C" __global__ void {FILL16}(u64* target, u64 count, u64 low, u64 high) {{
+  follow();
   const u64 at = (u64)blockIdx.x * {FILL_THREADS} + threadIdx.x;
   if (at < count) target[2 * at] = low, target[2 * at + 1] = high;
 }}

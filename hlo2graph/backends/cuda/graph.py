@@ -2,7 +2,9 @@
 
 Nodes are created with their dependency lists; nothing is captured and no node only joins others.
 What launch_order.py adds, a beginning that is cheap to launch, is all that the plan does not say.
-A conditional node's body holds kernels, copies and fills, and further conditional nodes.
+Edges between small kernels are programmatic where the device knows them: the later kernel is put on
+the device while the earlier one runs, and itself waits for it (`hlo::follow`). A conditional node's
+body holds kernels, copies and fills, and further conditional nodes.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from ctypes import c_void_p
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, assert_never
 
 from hlo2graph.backends.cuda.driver import (
@@ -37,6 +40,8 @@ from hlo2graph.errors import BackendError
 
 CONDITIONALS = 12030  # driver version from which WHILE and IF nodes exist
 SWITCHES = 12080  # from which IF-ELSE and SWITCH nodes, and empty bodies, exist
+PROGRAMMATIC = 12030  # from which edges may be programmatic
+EARLIEST_WAITER = 90  # the architecture from which kernels can wait for each other
 NO_GRAPH = "update it, or run on the serial stream alone"
 
 
@@ -54,6 +59,7 @@ class GraphBuilder:
     notes: list[str] = field(default_factory=list)
     nodes: int = 0
     edges: int = 0
+    _small: set[int] = field(default_factory=set)  # nodes of kernels that leave room for others
 
     def build(self, sequence: StepSequence, *, chain: bool = False) -> Any:
         """Return a new graph of `sequence`; a `chain` runs it in program order instead."""
@@ -101,8 +107,21 @@ class GraphBuilder:
 
     def _kernel(self, graph: Any, step: KernelStep, after: list[Any]) -> Any:
         function, doing = cuda.cuGraphAddKernelNode, f"adding {step.place}"
-        node = call(function, graph, after, len(after), step.node_params(), doing=doing)
+        is_small = self._has_programmatic and prod(step.grid) <= self.device.multiprocessors
+        early = [n for n in after if is_small and int(n) in self._small]
+        others = [n for n in after if n not in early]
+        node = call(function, graph, others, len(others), step.node_params(), doing=doing)
+        if early:
+            add, kinds = cuda.cuGraphAddDependencies, [_programmatic() for _ in early]
+            call(add, graph, early, [node] * len(early), kinds, len(early), doing=doing)
+        if is_small:
+            self._small.add(int(node))
         return self._added(node, step.place, after)
+
+    @property
+    def _has_programmatic(self) -> bool:
+        waits = int(self.device.arch.removeprefix("sm_")) >= EARLIEST_WAITER
+        return waits and self.device.driver_version >= PROGRAMMATIC
 
     def _library(self, graph: Any, step: LibraryStep, after: list[Any]) -> Any:
         add, doing = cuda.cuGraphAddChildGraphNode, f"adding {step.place}"
@@ -199,6 +218,14 @@ class GraphBuilder:
                 f"{place} needs {what}, which come with driver {version_text(version)}; this one "
                 f"is {self.device.driver_text}: {NO_GRAPH}"
             )
+
+
+def _programmatic() -> Any:
+    """Return the kind of edge behind which a kernel may be put on the device early."""
+    kind = cuda.CUgraphEdgeData()
+    kind.from_port = cuda.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    kind.type = cuda.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+    return kind
 
 
 def _chained(sequence: StepSequence) -> StepSequence:

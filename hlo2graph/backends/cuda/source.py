@@ -30,10 +30,11 @@ class Signature:
     def declare(self, body: Sequence[str], threads: int, *, wide: bool = False) -> str:
         """Return the whole definition around the lines of `body`.
 
-        `wide` says that it has straight-line accesses of neighbouring elements. The compiler is
+        It begins by waiting for the kernels that a graph puts in front of it (cooperate.cuh).
+        `wide` says that it has straight-line accesses of neighbouring elements: the compiler is
         told which arrays are aligned, so that it can make one access of several.
         """
-        body = [*self._alignment(), *body] if wide else body
+        body = ["  hlo::follow();", *(self._alignment() if wide else ()), *body]
         arguments = [f"const {storage_type(s.dtype)}* p{k}" for k, s in enumerate(self.parameters)]
         arguments += [f"{storage_type(s.dtype)}* r{k}" for k, s in enumerate(self.results)]
         head = f'extern "C" __global__ void __launch_bounds__({threads})\n{self.name}('

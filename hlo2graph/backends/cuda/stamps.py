@@ -93,7 +93,8 @@ def stamped(source: KernelSource) -> KernelSource:
     outer = (
         f'extern "C" __global__ void __launch_bounds__({found["threads"]})\n'
         f"{name}({extended}) {{\n"
-        f"  hlo::stamp_begin(stamps);\n  {name}_body({arguments});\n  hlo::stamp_end(stamps);\n}}\n"
+        f"  hlo::follow();\n  hlo::stamp_begin(stamps);\n"
+        f"  {name}_body({arguments});\n  hlo::stamp_end(stamps);\n}}\n"
     )
     text = source.text[: found.start()] + inner + source.text[found.end() :]
     return replace(source, text=f'#include "stamp.cuh"\n{text}{outer}')

@@ -5,6 +5,16 @@
 
 namespace hlo {
 
+// Every kernel begins with this. Where programmatic edges join it to the kernels before it, it is on
+// the device while they still run: it waits until they are done and what they wrote can be seen,
+// then lets those behind it come. Elsewhere it does nothing.
+__device__ inline void follow() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // The value that the thread `delta` lanes further on holds; all 32 lanes take part.
 template <class T> __device__ inline T shuffle_down(T x, int delta) {
   const int words = (sizeof(T) + 3) / 4;
