@@ -215,7 +215,11 @@ MERGED = {  # programs of large arrays, and the accesses that their loop is to m
     ),
     "wider": (
         "x = bf16[4097,1000] parameter(0) ROOT r = f32[4097,1000] convert(x)",
-        ["ld.v4.u32", "st.v4.u32", "st.v4.u32"],
+        ["ld.v4.u16", "st.v4.u32"],
+    ),
+    "much wider": (
+        "x = u8[4097,1000] parameter(0) ROOT r = f32[4097,1000] convert(x)",
+        ["ld.v4.u8", "st.v4.f32"],
     ),
     "joined at whole lanes": (
         "x = f32[4096,100] parameter(0) y = f32[4096,1000] parameter(1) "

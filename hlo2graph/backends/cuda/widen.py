@@ -32,9 +32,8 @@ def lanes_for(signature: Signature, results: Sequence[Shape]) -> int:
     if count <= device.multiprocessors * device.threads:
         return 1
     read = [s.dtype.size for s in signature.parameters if s.elements * FEW >= count]
+    # More would part what neighbouring threads access in the widest arrays.
     lanes = max(1, ACCESS_BYTES // max(*read, *(s.dtype.size for s in results), 1))
-    while read and lanes * sum(read) < ACCESS_BYTES:
-        lanes *= 2
     while lanes > 1 and count // lanes < device.multiprocessors * THREADS:
         lanes //= 2
     return lanes
