@@ -5,7 +5,8 @@
 A folder holds NAME.hlo files, for each perhaps a NAME.npz of arg0.. and out0.. (flattened leaves),
 and perhaps a verdicts.tsv of lines `NAME.hlo<tab>accept|reject`: what is marked reject must raise
 HloError. A program without .npz must parse and plan. Each runs in a process of its own, so that
-a crash or a hang is one failure. Exits with 1 if anything fails.
+a crash or a hang is one failure. A folder of XLA's dumps is for corpus_graphs.py. Exits with 1 if
+anything fails.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+from corpus_graphs import check_graphs
 
 import hlo2graph
 from hlo2graph.hlo import DTYPES
@@ -130,6 +132,10 @@ def main() -> int:
     failed = total = 0
     with ThreadPoolExecutor(given.jobs) as pool:
         for folder in given.folders:
+            if any(folder.glob("*/*/edges.txt")):
+                held, dumps = check_graphs(folder)
+                failed, total = failed + dumps - held, total + dumps
+                continue
             known = verdicts(folder)
             paths = sorted(folder.glob("*.hlo"))
             start = time.perf_counter()

@@ -17,7 +17,10 @@ from hlo2graph import __version__
 from hlo2graph.errors import BackendError, HloError
 
 USAGE, NO_BACKEND = 2, 3
-COMMANDS = ("run", "plan", "dot", "check", "explain", "kernels", "fmt", "doctor")
+COMMANDS = (
+    *("run", "plan", "dot", "check", "explain", "xla"),
+    *("kernels", "fmt", "doctor"),
+)
 
 
 class _Commands(click.Group):

@@ -1,0 +1,193 @@
+"""`hlo2graph xla`: the graphs that XLA made of a module, rebuilt from its dump."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, cast
+
+import click
+
+import hlo2graph
+from hlo2graph.cli.files import Input, emit, read_file
+from hlo2graph.cli.options import F, json_option, output_option
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import TARGETS
+
+if TYPE_CHECKING:
+    from hlo2graph.frontend.xla_dump import Dump
+    from hlo2graph.inspect.xla_graph_report import XlaReport
+
+MODES = ("lhs", "concurrent", "serialize")
+
+
+class _Reading(TypedDict):
+    """How a dump is read."""
+
+    mode: str | None
+    before: str | None
+    target: str | None
+    against: str | None
+
+
+_READING = (
+    click.option(
+        "--mode",
+        type=click.Choice(MODES),
+        help="How XLA ordered its graphs.  [default: what its dumped options say, or else lhs; "
+        "concurrent for XLA:CPU]",
+    ),
+    click.option(
+        "--before",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="The module before XLA's passes, where the dump lacks it: to set our kernels beside.",
+    ),
+    click.option(
+        "--target",
+        type=click.Choice(TARGETS[1:]),
+        help="What our plans are for.  [default: what the files' names say, or sm_90]",
+    ),
+    click.option(
+        "--against",
+        metavar="LOG",
+        type=click.Path(exists=True, dir_okay=False),
+        help="XLA's own print of its graphs: say how it differs, exit code 1 where it does.",
+    ),
+)
+
+
+def _reading_options(function: F) -> F:
+    """Add the options of `_Reading`, which come as one argument, `reading`."""
+
+    @wraps(function)
+    def bundled(**options: object) -> object:
+        taken = {name: options.pop(name) for name in _Reading.__annotations__}
+        return function(reading=taken, **options)
+
+    for option in reversed(_READING):
+        bundled = option(bundled)
+    return cast(F, bundled)
+
+
+@click.command("xla")
+@click.argument("paths", metavar="DIR|FILES", nargs=-1, required=True, type=click.Path(exists=True))
+@output_option
+@_reading_options
+@click.option(
+    "--module",
+    metavar="NAME",
+    help="Of several modules the one of this name, or number: jit_step, module_0042.",
+)
+@click.option("--summary", is_flag=True, help="Leave out the nodes and edges of XLA's graphs.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    output: str | None,
+    reading: _Reading,
+    module: str | None,
+    summary: bool,
+    json_file: str | None,
+) -> None:
+    """Show the graphs that XLA made, from a dump of its, beside ours.
+
+    DIR is what XLA_FLAGS="--xla_dump_to=DIR --xla_dump_hlo_as_text" writes; of
+    each module the files *after_optimizations.txt and *buffer-assignment.txt are
+    needed, *thunk_sequence*.txt says how XLA cut it into graphs. Every edge gets
+    the reason that the program has for it, or is false: inplace and reuse are
+    there because buffers share bytes, order because of the mode. What the
+    program orders and XLA does not is listed as unordered. Beside stand our
+    plans: of XLA's kernels, and of the module before XLA's passes.
+
+    XLA prints its graphs itself with TF_CPP_MIN_LOG_LEVEL=0 and
+    TF_CPP_VMODULE=command_executor=3, which --against reads.
+
+    \b
+    Examples:
+      hlo2graph xla dump/
+      hlo2graph xla dump/ --module jit_train_step --summary
+      hlo2graph xla dump/ --mode concurrent --against xla.log
+      hlo2graph xla dump/ --json - | jq .sides
+    """
+    from hlo2graph.frontend.xla_dump import find_dumps
+    from hlo2graph.inspect.xla_graph_report import xla_json, xla_text
+
+    dumps = _chosen(find_dumps(map(Path, paths)), module)
+    if len(dumps) > 1 and (reading["before"] or reading["against"]):
+        raise click.UsageError(f"{len(dumps)} modules here; say which with --module")
+    reports = [_report(dump, reading) for dump in dumps]
+    if json_file is not None:
+        documents = [xla_json(report) for report in reports]
+        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
+    if json_file != "-":
+        short = summary or len(reports) > 1
+        emit("\n".join(xla_text(report, summary=short) for report in reports), output)
+    if any(report.differences for report in reports):
+        click.get_current_context().exit(1)
+
+
+def _chosen(dumps: tuple[Dump, ...], wanted: str | None) -> tuple[Dump, ...]:
+    if wanted is None:
+        return dumps
+    fitting = tuple(d for d in dumps if wanted == d.number or f".{wanted}." in d.optimized.name)
+    if not fitting:
+        raise click.UsageError(f"no module {wanted} here; there are {_names(dumps)}")
+    return fitting
+
+
+def _names(dumps: tuple[Dump, ...]) -> str:
+    return ", ".join(d.optimized.name.removesuffix("after_optimizations.txt") for d in dumps)
+
+
+def _report(dump: Dump, reading: _Reading) -> XlaReport:
+    from hlo2graph.frontend.xla_dump import build_thunks, parse_assignment, parse_sequence
+    from hlo2graph.inspect.xla_graph import Mode
+    from hlo2graph.inspect.xla_graph_report import report_on
+
+    machine = reading["target"] or dump.target or "sm_90"
+    optimized, assignment = _read(dump.optimized), _read(dump.assignment)
+    with progress("reading"):
+        module = hlo2graph.parse(optimized.text, optimized.filename, verify=False)
+        buffers = parse_assignment(assignment.text, assignment.filename)
+        thunks = build_thunks(module, buffers)
+        sequence = _read(dump.sequence) if dump.sequence else None
+        printed = parse_sequence(sequence.text, sequence.filename) if sequence else None
+    ordered = reading["mode"] or dump.mode or ("concurrent" if machine == "host" else "lhs")
+    report = report_on(module.name, thunks, printed, buffers, Mode(ordered))
+    unoptimized = Path(reading["before"]) if reading["before"] else dump.before
+    report = _with_ours(report, optimized, _read(unoptimized) if unoptimized else None, machine)
+    return _against(report, reading["against"])
+
+
+def _with_ours(report: XlaReport, optimized: Input, before: Input | None, target: str) -> XlaReport:
+    """Add our plans' figures, or why there is none."""
+    from hlo2graph.inspect.xla_graph_summary import plan_side
+
+    sides, notes = list(report.sides), list(report.notes)
+    for label, text in (("ours, of XLA's kernels", optimized), ("ours", before)):
+        if text is None:
+            continue
+        try:
+            with progress("planning"):
+                plan = hlo2graph.plan(text.text, filename=text.filename, target=target)
+        except hlo2graph.HloError as error:
+            notes.append(f"{label}: not planned: {error.message}")
+        else:
+            sides.append(plan_side(label, plan))
+    return replace(report, sides=tuple(sides), notes=tuple(notes))
+
+
+def _against(report: XlaReport, log: str | None) -> XlaReport:
+    from hlo2graph.frontend.xla_dump import parse_printed
+    from hlo2graph.inspect.xla_graph_report import compare_printed
+
+    if log is None:
+        return report
+    printed = parse_printed(_read(Path(log)).text, log)
+    return replace(report, differences=compare_printed(report.graphs, printed))
+
+
+def _read(path: Path) -> Input:
+    return read_file(str(path))

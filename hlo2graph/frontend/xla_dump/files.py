@@ -1,0 +1,116 @@
+"""Which files of a folder are XLA's dump of which module.
+
+XLA names them `module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt` and the like; the number says
+what belongs together. Files without it (`after_optimizations.txt`) are one dump.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hlo2graph.errors import InputError, Note
+
+ENDS = {
+    "optimized": ("after_optimizations.txt",),
+    "assignment": ("buffer-assignment.txt",),
+    "sequence": ("thunk_sequence_after_thunk_passes.txt", "thunk_sequence.txt"),
+    "before": ("before_optimizations.txt",),
+    "options": (".debug_options", "debug_options.txt", "debug_options"),
+}
+REQUIRED = ("optimized", "assignment")
+_NUMBER = re.compile(r"(module_\d+)\.")
+_TARGET = re.compile(r"\bsm_(\d+)\.(\d+)|\b(cpu)_")
+_MODE = re.compile(r"xla_gpu_command_buffer_scheduling_mode: *(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """The files of one module; `folder` is where they lie, `number` as in `module_0001`."""
+
+    folder: Path
+    number: str
+    optimized: Path
+    assignment: Path
+    sequence: Path | None
+    before: Path | None
+    options: Path | None
+
+    @property
+    def target(self) -> str | None:
+        """What XLA compiled for, host, sm_80 or sm_90, where the names of the files say so."""
+        found = _TARGET.search(self.optimized.name)
+        if not found:
+            return None
+        if found[3]:
+            return "host"
+        return "sm_80" if int(found[1]) < 9 else "sm_90"
+
+    @property
+    def mode(self) -> str | None:
+        """The scheduling mode that XLA's options name, where they are dumped."""
+        if self.options is None:
+            return None
+        found = _MODE.search(self.options.read_text(errors="replace"))
+        return found[1].lower() if found else None
+
+
+def find_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
+    """Return the dumps in folders, or among files, in the order of their names.
+
+    Raises InputError where there is none, or a file of one is missing.
+    """
+    given = list(paths)
+    groups: dict[tuple[Path, str], dict[str, Path]] = {}
+    for path in given:
+        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            if part := _part(file.name):
+                number = _NUMBER.match(file.name)
+                group = groups.setdefault((file.parent, number[1] if number else ""), {})
+                _add(group, part, file)
+    whole = [
+        _dump(folder, number, group)
+        for (folder, number), group in sorted(groups.items())
+        if all(part in group for part in REQUIRED)
+    ]
+    if not whole:
+        raise _incomplete(given, groups)
+    return tuple(whole)
+
+
+def _part(name: str) -> str | None:
+    return next((part for part, ends in ENDS.items() if name.endswith(ends)), None)
+
+
+def _add(group: dict[str, Path], part: str, file: Path) -> None:
+    """Keep the file whose ending is the first named of its part."""
+    held = group.get(part)
+    rank = {end: at for at, end in enumerate(ENDS[part])}
+    if held is None or _rank(file, rank) < _rank(held, rank):
+        group[part] = file
+
+
+def _rank(file: Path, rank: dict[str, int]) -> int:
+    return min(at for end, at in rank.items() if file.name.endswith(end))
+
+
+def _dump(folder: Path, number: str, group: dict[str, Path]) -> Dump:
+    optional = (group.get(part) for part in ("sequence", "before", "options"))
+    return Dump(folder, number, group["optimized"], group["assignment"], *optional)
+
+
+def _incomplete(given: list[Path], groups: dict[tuple[Path, str], dict[str, Path]]) -> InputError:
+    named = ", ".join(map(str, given))
+    how = Note("XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text' writes them")
+    for group in groups.values():
+        for part in REQUIRED:
+            if part not in group:
+                found = ", ".join(sorted(file.name for file in group.values()))
+                return InputError(
+                    f"{named}: no file that ends with {ENDS[part][0]}; beside it lies {found}",
+                    notes=(how,),
+                )
+    return InputError(f"{named}: no dump of XLA's here", notes=(how,))
