@@ -8,7 +8,7 @@ from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.fuse import fuse
-from hlo2graph.passes.fuse_cost import MOST_INSTRUCTIONS
+from hlo2graph.passes.fuse_cost import MOST_ARRAYS, MOST_INSTRUCTIONS
 from tests.conftest import RUNNABLE, SAMPLES
 
 DRAWN = {"random": (4,)}  # results of `rng`, whose bits depend on its name
@@ -296,3 +296,48 @@ def test_the_state_of_a_loop_is_written_over_where_it_can_be():
     text = LOOP.format(SUM=SUM, READ="z = f32[4096] add(x, w)\n  y = f32[4096] tanh(z)")
     (loop,) = h2g.plan(text, target="sm_90").body.thunks[-1:]
     assert not any("copy" in t.name for t in loop.body.thunks)
+
+
+def test_what_goes_into_a_product_reads_one_array():
+    """Each tile of the product would read both arrays, and add them, again."""
+    body = (
+        "p = f32[256,256] parameter(0)\nq = f32[256,256] parameter(1)\n"
+        "w = f32[256,256] parameter(2)\nx = f32[256,256] {MADE}\n"
+        "ROOT d = f32[256,256] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+    )
+    assert insides(fused(body.format(MADE="negate(p)"))) == [["negate", "dot"]]
+    assert opcodes(fused(body.format(MADE="add(p, q)"))) == ["add", "dot"]
+
+
+def test_what_follows_a_product_is_part_of_its_kernel_unless_a_library_multiplies():
+    body = (
+        "p = f32[{N},{N}] parameter(0)\nq = f32[{N},{N}] parameter(1)\n"
+        "d = f32[{N},{N}] dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        "e = f32[{N},{N}] add(d, q)\nROOT r = f32[{N},{N}] tanh(e)"
+    )
+    assert insides(fused(body.format(N=64))) == [["dot", "add", "tanh"]]
+    assert opcodes(fused(body.format(N=8192))) == ["dot", "fusion"]
+
+
+def test_a_kernel_has_a_largest_number_of_arrays():
+    lines = [f"p{k} = f32[8] parameter({k})" for k in range(300)]
+    lines += ["sum0 = f32[8] negate(p0)"]
+    lines += [f"sum{k} = f32[8] add(sum{k - 1}, p{k})" for k in range(1, 300)]
+    module = fused("\n".join(lines))
+    fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
+    assert len(fusions) == 3
+    assert all(len(i.operands) < MOST_ARRAYS for i in fusions)
+
+
+def test_what_is_needed_at_many_indices_is_not_written_out_without_bound():
+    """Each step looks at three elements of the one before: 3^9 of the first."""
+    lines = ["v0 = f32[64] parameter(0)", "z = f32[] constant(0)"]
+    for k in range(9):
+        lines += [
+            f"l{k} = f32[64] pad(v{k}, z), padding=1_-1",
+            f"r{k} = f32[64] pad(v{k}, z), padding=-1_1",
+            f"a{k} = f32[64] add(l{k}, r{k})",
+            f"v{k + 1} = f32[64] add(a{k}, v{k})",
+        ]
+    module = fused("\n".join(lines))
+    assert 1 < opcodes(module).count("fusion") <= 4

@@ -12,7 +12,8 @@ today's data-centre GPUs, of every target alike, so that a plan depends on its p
 - A loop's state takes a copy, which is a launch too, where its next value comes from a kernel that
   reads it at another index.
 - What is dear (transcendental functions, folds) is computed once; again only MOST_AGAIN elements.
-- What goes into a product is computed for each tile of it again: only what reads one array does.
+- What goes into a product is computed for each tile of it again: only what reads one array does, or
+  what no other kernel takes in and is at most MOST_FED elements with all repetitions.
 - A kernel has at most MOST_INSTRUCTIONS, which written out are at most MOST_WRITTEN (what is needed
   at two indices is written twice), and MOST_ARRAYS parameters and results: eight bytes each of the
   4 KB that a kernel's arguments may take.
@@ -34,6 +35,7 @@ GRAIN = 4
 PRODUCTS_EACH_NS = 100_000  # of a library, on tensor cores
 LOOP_NS = 10_000  # of a loop or a branch, whatever it does
 MOST_AGAIN = 4096
+MOST_FED = 1 << 14
 MOST_INSTRUCTIONS = 256
 MOST_WRITTEN = 1024
 MOST_ARRAYS = 128
@@ -70,9 +72,6 @@ class Cost:
             return 0
         copies = sum(LAUNCH_NS + 2 * size // BYTES_EACH_NS for size in self.copied)
         return LAUNCH_NS + max(self.bytes // BYTES_EACH_NS, self.work // STEPS_EACH_NS) + copies
-
-
-NOTHING = Cost(0, 0, 0, 0, 0, 0, frozenset())
 
 
 def time_outside(instr: Instruction, operands: Sequence[AnyShape]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows, region_of
 from hlo2graph.passes.fuse_body import Body
-from hlo2graph.passes.fuse_cost import LAUNCH_NS, MOST_AGAIN, Cost, too_large
+from hlo2graph.passes.fuse_cost import LAUNCH_NS, MOST_AGAIN, MOST_FED, Cost, too_large
 from hlo2graph.passes.fuse_facts import IN_PLACE
 from hlo2graph.passes.fuse_sheet import Sheet, Table
 
@@ -72,7 +72,7 @@ class Judge:
     def with_producer(self, group: Group, name: str, why: str) -> Group | str:
         """Return `group` with what makes one of its operands, or why that is no good kernel."""
         if name in group.sheet.fed and self._arrays(name) > 1:
-            return FED
+            return FED  # behind what makes its operands it may be computed once
         members, reasons = group.members | {name}, {**group.why, name: why}
         if self.facts[name].is_hero or group.cost.in_place:
             whole = self._weigh(members, group.results, reasons)
@@ -98,11 +98,7 @@ class Judge:
         members = one.members | other.members
         reasons = {**dict.fromkeys(one.members, why), **other.why}
         whole = self._weigh(members, tuple(self.body.in_order(results)), reasons)
-        refusal = (
-            NO_FORM.format(one.form, other.form)
-            if whole.region is None
-            else self._refusal((one, other), whole)
-        )
+        refusal = self._refusal((one, other), whole) or (FED if self._feeds_much(whole) else None)
         if refusal is not None:
             self._refused[one, other] = refusal
         return refusal or whole
@@ -122,7 +118,9 @@ class Judge:
         return Group(members, results, region, sheet, sheet.cost(), why)
 
     def _refusal(self, parts: Sequence[Group], whole: Group) -> str | None:
-        """Return why `whole`, which has a form, is no good kernel in the place of its parts."""
+        """Return why `whole` is no good kernel in the place of its parts, in words."""
+        if whole.region is None:
+            return NO_FORM.format(parts[0].form, parts[-1].form)
         if limit := too_large(whole.cost):
             return limit
         if whole.cost.again > max(MOST_AGAIN, *(part.cost.again for part in parts)):
@@ -130,6 +128,11 @@ class Judge:
         if self._loses_place(parts, whole):
             return UPDATED
         return None
+
+    def _feeds_much(self, group: Group) -> bool:
+        """Tell whether more goes into a product, for each tile again, than is worth a launch."""
+        fed = group.sheet.fed & group.members
+        return any(group.sheet.needed(n)[0] > MOST_FED and self._arrays(n) > 1 for n in fed)
 
     def _loses_place(self, parts: Sequence[Group], whole: Group) -> bool:
         """Tell whether an update in place is none any more: what it updates is read elsewhere.

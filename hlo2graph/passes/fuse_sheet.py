@@ -93,7 +93,7 @@ class Sheet:
     def add(self, name: str) -> None:
         """Take in what makes a result, or an input so far; all that reads it is there."""
         facts = self.table[name]
-        elements, places = self._needed(name)
+        elements, places = self.needed(name)
         if name in self.results:
             elements, places = max(elements, facts.elements), max(places, 1)
         if name in self.once:
@@ -128,7 +128,8 @@ class Sheet:
             if carried[name] in self.inputs and carried[name] in self.shifted
         )
 
-    def _needed(self, name: str) -> tuple[int, int]:
+    def needed(self, name: str) -> tuple[int, int]:
+        """Return how many elements are computed, and at how many places in the text."""
         here, moved = self.here.get(name, (0, 0)), self.moved.get(name, (0, 0))
         return here[0] + moved[0], here[1] + moved[1]
 
@@ -166,7 +167,7 @@ class Sheet:
 
     def _read(self, name: str) -> int:
         facts = self.table[name]
-        share = min(self._needed(name)[0], facts.elements) / max(1, facts.elements)
+        share = min(self.needed(name)[0], facts.elements) / max(1, facts.elements)
         across = name in self.turned and isinstance(self.region, Rows | Columns)
         return int(facts.bytes * share) * (GRAIN if across else 1)
 
