@@ -390,6 +390,15 @@ class FakeDriver:
             conditional=wish.type,
         )
 
+    def cuGraphDebugDotPrint(self, graph, path, flags):
+        with open(path, "w") as file:
+            file.write("digraph dot {\n")
+            for node in self.graphs[int(graph)].nodes.values():
+                file.write(f'"{node.id}" [label="{node.kind} {node.name}"];\n')
+                file.writelines(f'"{before}" -> "{node.id}";\n' for before in node.after)
+            file.write("}\n")
+        return (OK,)
+
     def cuGraphInstantiateWithParams(self, graph, params):
         self.api.append("cuGraphInstantiateWithParams")
         failures = self.fail.get("cuGraphInstantiateWithParams", [])

@@ -98,8 +98,8 @@ def test_one_computation(name):
 
 def test_limit_draws_the_first_and_says_so():
     text = dot(chain("abcde"), limit=2)
-    assert re.findall(r"^  (\w+) \[", text, re.MULTILINE)[3:] == ["t0", "t1", "more0"]
-    assert 'label="3 more thunks not drawn"' in text
+    assert re.findall(r"^  (\w+) \[", text, re.MULTILINE)[3:] == ["t0", "t1", "more"]
+    assert 'label="3 more nodes not drawn"' in text
     assert re.findall(r"t\d -> t\d", text) == ["t0 -> t1"]
     assert "more" not in dot(chain("abcde"), limit=5)
 
@@ -128,7 +128,7 @@ def test_what_a_kernel_does():
     [
         ({"edges": "some"}, "edges is one of all, data"),
         ({"depth": -1}, "depth is 0 or more"),
-        ({"limit": 0}, "limit 1 or more"),
+        ({"limit": 0}, "limit is 1 or more"),
         ({"computation": "loop.6"}, "perhaps loop.5 was meant"),
         ({"computation": "x"}, "there are loop.5/condition, loop.5/body, loop.5"),
     ],
@@ -187,13 +187,13 @@ def test_graphviz_draws_it(plan):
 
 
 def test_a_format_that_is_none():
-    with pytest.raises(InputError, match="drawn as svg, png, pdf, not 'bmp'"):
+    with pytest.raises(InputError, match="svg, png, pdf, html, by the file's suffix, not 'bmp'"):
         render("digraph {}", "bmp")
 
 
 def test_a_graph_too_large_to_draw():
     large = dot(chain([f"c{i}" for i in range(4000)]))
-    with pytest.raises(InputError, match="--limit 1000"):
+    with pytest.raises(InputError, match="--fold, --around NAME, --limit 1000"):
         render(large, "svg")
 
 

@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING
 
 import click
 
 import hlo2graph
-from hlo2graph.cli.files import dump_to, emit, modules_in, read_file, write_whole
+from hlo2graph.cli.dot_options import DotOptions, dot_options
+from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file, write_whole
 from hlo2graph.cli.options import dump_option, file_argument, output_option, planning_options
 from hlo2graph.cli.progress import progress
-from hlo2graph.options import PlanOptions
+from hlo2graph.options import Observer, PlanOptions
 
-TEXT = ("", ".dot", ".gv", ".txt")
+if TYPE_CHECKING:
+    from hlo2graph.hlo import Module
+    from hlo2graph.inspect.durations import Durations
+    from hlo2graph.inspect.picture import Picture
+    from hlo2graph.program.plan import Plan
 
-
-class _Options(TypedDict):
-    """What to draw; see inspect.dot."""
-
-    depth: int | None
-    edges: str
-    computation: str | None
-    limit: int | None
+DOT = ("", ".dot", ".gv", ".txt")
 
 
 @click.command("dot")
 @file_argument
 @output_option
-@click.option(
-    "--depth",
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Levels of loops and branches to open; 0 draws each as one node.  [default: all]",
-)
-@click.option(
-    "--edges",
-    type=click.Choice(["all", "data"]),
-    default="all",
-    show_default=True,
-    help="Draw every edge, or those alone along which data flows.",
-)
-@click.option(
-    "--computation",
-    metavar="NAME",
-    help="Draw only what is inside this loop or conditional: NAME, NAME/body, NAME/branch_0.",
-)
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Draw the first N thunks of each sequence.  [default: all]",
-)
+@dot_options
 @planning_options
 @dump_option
 def command(
@@ -59,40 +34,141 @@ def command(
     output: str | None,
     planning: PlanOptions,
     dump: str | None,
-    **options: Unpack[_Options],
+    options: DotOptions,
 ) -> None:
-    """Print the graph of FILE as DOT, each edge with its hazard and bytes.
+    """Draw the graph of FILE, each edge with its hazard and bytes; DOT on stdout.
 
-    With -o, the file's suffix says what is written: .dot, or .svg, .png, .pdf,
-    which Graphviz draws. No GPU is needed, whatever the target. Several modules
-    give as many graphs.
+    With -o, the file's suffix says what is written: .dot; .svg, .png or .pdf,
+    which Graphviz draws; .html, a page to look around in, which needs nothing
+    but a browser; .json or .mmd (Mermaid). No GPU is needed, whatever the
+    target. Several modules give as many graphs.
 
     \b
     Examples:
-      hlo2graph dot model.hlo -o model.svg
-      hlo2graph dot model.hlo --target sm_90 -o model.dot
+      hlo2graph dot model.hlo -o model.html
+      hlo2graph dot model.hlo --target sm_90 --fold -o model.svg
+      hlo2graph dot model.hlo --around dot.7 --hops 3
       hlo2graph dot model.hlo --computation while.3/body
+      hlo2graph dot model.hlo --stage graph --target sm_90 -o graph.svg
     """
-    from hlo2graph.frontend.thunks import is_thunk_sequence
-    from hlo2graph.inspect.dot import dot
-    from hlo2graph.inspect.render import render
-
     parts = modules_in(read_file(file))
-    suffix = Path(output).suffix.lower() if output else ""
-    if suffix not in TEXT and len(parts) > 1:
+    suffix = Path(output).suffix.lower() if output and output != "-" else ""
+    if suffix not in DOT and len(parts) > 1:
         raise click.UsageError(f"a {suffix} file holds one graph; FILE has several modules")
-    graphs = []
+    drawn: list[str | bytes] = []
     for number, part in enumerate(parts):
         observe = dump_to(dump, str(number) if len(parts) > 1 else "")
-        name = part.filename
-        with progress("planning"):
-            known = is_thunk_sequence(part.text)
-            program = part.text if known else hlo2graph.parse(part.text, name, verify=False)
-            plan = hlo2graph.plan(program, filename=name, observe=observe, **planning)
-        tables = "" if isinstance(program, str) else program.tables
-        graphs.append(dot(plan, tables=tables, **options))
-    if output is None or suffix in TEXT:
-        emit("\n".join(graphs), output)
+        drawn.append(_drawn(part, suffix, planning, observe, options))
+    first = drawn[0]
+    if isinstance(first, bytes):
+        assert output is not None
+        write_whole(output, first)
     else:
-        with progress("drawing"):
-            write_whole(output, render(graphs[0], suffix.removeprefix(".")))
+        emit("\n".join(text for text in drawn if isinstance(text, str)), output)
+
+
+def _drawn(
+    part: Input,
+    suffix: str,
+    planning: PlanOptions,
+    observe: Observer | None,
+    options: DotOptions,
+) -> str | bytes:
+    """Return one module's file."""
+    from hlo2graph.inspect.render import render, written
+
+    if options["driver"]:
+        text = _by_driver(part, planning, options)
+        return text if suffix in DOT else render(text, suffix.removeprefix("."))
+    module, plan = _planned(part, planning, observe, options)
+    times = _times(plan, options)
+    colour = options["color"] or ("time" if options["times"] else "kind")
+    with progress("drawing"):
+        picture = _picture(module, plan, times, options)
+        return written(picture, "dot" if suffix in DOT else suffix.removeprefix("."), colour)
+
+
+def _planned(
+    part: Input, planning: PlanOptions, observe: Observer | None, options: DotOptions
+) -> tuple[Module | None, Plan | None]:
+    """Return the module, which a thunk sequence has none of, and the plan, if it is drawn."""
+    from hlo2graph.frontend.thunks import is_thunk_sequence
+
+    module = None
+    if not is_thunk_sequence(part.text):
+        module = hlo2graph.parse(part.text, part.filename, verify=options["stage"] == "hlo")
+    if options["stage"] == "hlo":
+        if module is None:
+            raise click.UsageError("--stage hlo draws HLO; FILE is a thunk sequence")
+        return module, None
+    with progress("planning"):
+        program = module or part.text
+        return module, hlo2graph.plan(program, filename=part.filename, observe=observe, **planning)
+
+
+def _picture(
+    module: Module | None, plan: Plan | None, times: Durations | None, options: DotOptions
+) -> Picture:
+    from hlo2graph.inspect import picture as pictures
+
+    depth, computation = options["depth"], options["computation"]
+    tables = module.tables if module else ""
+    if plan is None:
+        assert module is not None
+        whole = pictures.picture_of_module(module, depth=depth, computation=computation)
+    elif options["stage"] == "graph":
+        if depth is not None or computation is not None:
+            raise click.UsageError("--depth and --computation are for --stage thunks and hlo")
+        whole = pictures.picture_of_graph(
+            plan,
+            unroll_loops=options["unroll_loops"],
+            tables=tables,
+            seconds=times.each if times else lambda _: None,
+        )
+    else:
+        seconds = times.total if times else lambda _: None
+        whole = pictures.picture_of_plan(
+            plan, depth=depth, computation=computation, tables=tables, seconds=seconds
+        )
+    return pictures.selected(
+        whole,
+        edges=options["edges"],
+        around=options["around"],
+        hops=options["hops"],
+        fold=options["fold"],
+        limit=options["limit"],
+    )
+
+
+def _times(plan: Plan | None, options: DotOptions) -> Durations | None:
+    """Return how long thunks take: as measured, or, where there is a plan, an estimate."""
+    from hlo2graph.inspect.durations import estimated, measured
+
+    if plan is None:
+        if options["times"] or options["color"] == "time":
+            raise click.UsageError("--times and --color time are for thunks; --stage hlo has none")
+        return None
+    if options["times"]:
+        return measured(read_file(options["times"]).text, plan)
+    return estimated(plan)
+
+
+def _by_driver(part: Input, planning: PlanOptions, options: DotOptions) -> str:
+    """Return the driver's own drawing of the graph."""
+    from hlo2graph.pipeline import compile, machine_for
+
+    planning = {"target": machine_for("cuda"), **planning}
+    with progress("compiling"):
+        executable = compile(
+            part.text,
+            "cuda",
+            unroll_loops=options["unroll_loops"],
+            elided="zeros",
+            filename=part.filename,
+            **planning,
+        )
+    from hlo2graph.backends.cuda.driver_dot import driver_dot
+    from hlo2graph.backends.cuda.executable import CudaExecutable
+
+    assert isinstance(executable, CudaExecutable)
+    return driver_dot(executable)

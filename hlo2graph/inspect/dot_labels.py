@@ -36,9 +36,14 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 def quoted(text: str) -> str:
     """Return `text` as a DOT string that shows just these characters, line breaks too."""
-    plain = _CONTROL.sub(" ", _ENTITY.sub("&amp;", text))
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    shown = plain(_ENTITY.sub("&amp;", text))
+    escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def plain(text: str) -> str:
+    """Return `text` with spaces in place of control characters, but for line breaks."""
+    return _CONTROL.sub(" ", text)
 
 
 def shortened(text: str, longest: int = LONGEST_NAME) -> str:
@@ -105,7 +110,7 @@ class Labels:
             computation = self._plan.computations[name]
             found = self._runs[name] = (
                 _does(computation),
-                shortened(_shape(computation.result.shape)),
+                shortened(shape_text(computation.result.shape)),
             )
         return found
 
@@ -119,7 +124,7 @@ def _does(computation: Computation) -> str:
     return last if len(work) <= 1 else f"{last} and {len(work) - 1} more"
 
 
-def _shape(shape: AnyShape) -> str:
+def shape_text(shape: AnyShape) -> str:
     """Return a shape with those layouts alone that are not the usual ones."""
     usual = all(leaf.is_row_major for leaf in shape.leaves())
     return shape.without_layout_text() if usual else str(shape)

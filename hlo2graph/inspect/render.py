@@ -1,11 +1,32 @@
-"""A Graphviz graph to a picture, by Graphviz."""
+"""A picture as a file of any format: Graphviz's language, what Graphviz draws, JSON, Mermaid."""
 
 from __future__ import annotations
 
 from hlo2graph.errors import BackendError, InputError
+from hlo2graph.inspect.dot import dot_text
+from hlo2graph.inspect.graph_formats import json_text, mermaid_text
+from hlo2graph.inspect.picture import Picture
 
-FORMATS = ("svg", "png", "pdf")
+TEXTS = ("dot", "json", "mmd")
+DRAWN = ("svg", "png", "pdf")
+FORMATS = (*TEXTS, *DRAWN)
 MOST_LINES = 6000  # Graphviz takes most of a minute for 2,000 nodes, and hours for 20,000
+
+
+def written(picture: Picture, format: str, colour: str = "kind") -> str | bytes:
+    """Return the file: text, or what Graphviz draws.
+
+    Raises InputError for another format and for a colour that is none; see `render` too.
+    """
+    match format:
+        case "dot":
+            return dot_text(picture, colour)
+        case "json":
+            return json_text(picture)
+        case "mmd":
+            return mermaid_text(picture, colour)
+        case _:
+            return render(dot_text(picture, colour), format)
 
 
 def render(dot_text: str, format: str) -> bytes:
@@ -14,14 +35,14 @@ def render(dot_text: str, format: str) -> bytes:
     Raises InputError for another format, or for a graph that Graphviz would not finish;
     BackendError where Graphviz is missing or fails.
     """
-    if format not in FORMATS:
-        raise InputError(
-            f"a graph is written as dot or drawn as {', '.join(FORMATS)}, not {format!r}"
-        )
+    if format not in DRAWN:
+        others = ", ".join((*FORMATS, "html"))
+        raise InputError(f"a graph is written as {others}, by the file's suffix, not {format!r}")
     if dot_text.count("\n") > MOST_LINES:
         raise InputError(
-            "Graphviz cannot draw so large a graph in reasonable time; draw a part (--limit 1000, "
-            "--depth 0, --computation NAME), or write the graph itself with -o FILE.dot"
+            "Graphviz cannot draw so large a graph in reasonable time; draw a part (--fold, "
+            "--around NAME, --limit 1000, --depth 0, --computation NAME), or write it as .html, "
+            "which shows any number of nodes, or as .dot"
         )
     try:
         import graphviz
@@ -34,7 +55,8 @@ def render(dot_text: str, format: str) -> bytes:
     except graphviz.ExecutableNotFound:
         raise BackendError(
             "drawing needs Graphviz's program dot: apt-get install graphviz, brew install "
-            "graphviz, or see https://graphviz.org/download; `-o FILE.dot` needs neither"
+            "graphviz, or see https://graphviz.org/download; .dot, .html, .json and .mmd need "
+            "neither"
         ) from None
     except graphviz.CalledProcessError as error:
         raise BackendError(f"Graphviz failed: {error}") from None

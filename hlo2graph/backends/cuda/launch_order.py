@@ -15,6 +15,7 @@ loop's body they measured no better. A chain has none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.steps import StepSequence
@@ -30,25 +31,40 @@ class LaunchOrder:
     has_start: bool
 
 
+@dataclass(frozen=True, slots=True)
+class NodeOrder:
+    """The same by position: predecessors[k] are places in `order`, for the node at order[k]."""
+
+    order: tuple[int, ...]
+    predecessors: tuple[tuple[int, ...], ...]
+    has_start: bool
+
+
 def launch_order(sequence: StepSequence) -> LaunchOrder:
     """Return the order in which to add the nodes of `sequence`, and what to put in front."""
-    heights = _heights(sequence)
+    found = node_order(sequence.predecessors)
+    steps = tuple(sequence.steps[k] for k in found.order)
+    return LaunchOrder(StepSequence(steps, found.predecessors), found.has_start)
+
+
+def node_order(predecessors: Sequence[tuple[int, ...]]) -> NodeOrder:
+    """Return the order for nodes of which node k waits for predecessors[k], all before it."""
+    heights = _heights(predecessors)
     order = sorted(range(len(heights)), key=lambda k: (-heights[k], k))
     position = {k: at for at, k in enumerate(order)}
-    steps = tuple(sequence.steps[k] for k in order)
-    before = [tuple(sorted(position[p] for p in sequence.predecessors[k])) for k in order]
+    before = [tuple(sorted(position[p] for p in predecessors[k])) for k in order]
     first, *others = [at for at, waits in enumerate(before) if not waits] or [0]
     if others and heights[order[others[0]]] < heights[order[first]]:
         for source in others:
             before[source] = (first,)
     has_start = sum(not waits for waits in before) >= FEWEST_SOURCES
-    return LaunchOrder(StepSequence(steps, tuple(before)), has_start)
+    return NodeOrder(tuple(order), tuple(before), has_start)
 
 
-def _heights(sequence: StepSequence) -> list[int]:
-    """Return, for each step, the steps on the longest way from it to the end."""
-    heights = [1] * len(sequence.steps)
+def _heights(predecessors: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return, for each node, the nodes on the longest way from it to the end."""
+    heights = [1] * len(predecessors)
     for k in reversed(range(len(heights))):
-        for p in sequence.predecessors[k]:
+        for p in predecessors[k]:
             heights[p] = max(heights[p], heights[k] + 1)
     return heights

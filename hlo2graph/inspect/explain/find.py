@@ -57,7 +57,7 @@ def find(plan: Plan, wanted: str) -> Place:
     holds, inside fusions too. Raises InputError where there is none, or where several fit.
     """
     places = list(_places(number(plan.body), (), ()))
-    held = _Instructions(plan.computations)
+    held = Instructions(plan.computations)
     for fits in (
         lambda p: p.thunk.name == wanted,
         lambda p: wanted in (p.name, f"t{p.id}"),
@@ -92,7 +92,7 @@ def _places(
             yield from _places(inner, here, (*labels, label))
 
 
-class _Instructions:
+class Instructions:
     """The names of the instructions that a thunk's kernel holds."""
 
     def __init__(self, computations: Mapping[str, Computation]) -> None:
