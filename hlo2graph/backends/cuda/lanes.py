@@ -30,7 +30,7 @@ _INTEGERS = ("int", "long long")
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """`head {`, the nodes inside, and `}`."""
+    """`head {`, or `{` alone, the nodes inside, and `}`."""
 
     head: str
     body: tuple[_Node, ...]
@@ -111,7 +111,7 @@ class Lanes:
         """Write an if with its elses, or a loop: once where the lanes agree on every head."""
         if all(self._names.agree(block.head) for block in chain):
             for number, block in enumerate(chain):
-                yield f"{block.head} {{"
+                yield f"{block.head} {{".lstrip()
                 yield from (f"  {line}" for line in self._several(block.body))
                 if len(chain) > 1:
                     yield f"  hlo::branch_end<{number}>();"
@@ -178,7 +178,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[_Node]:
     for line in lines:
         if line == "}":
             return
-        yield _Block(line[:-2], tuple(_parsed(lines))) if line.endswith(" {") else line
+        yield _Block(line[:-1].strip(), tuple(_parsed(lines))) if line.endswith("{") else line
 
 
 def _chains(nodes: Sequence[_Node]) -> list[list[_Node]]:
@@ -196,7 +196,7 @@ def _written(node: _Node) -> Iterator[str]:
     if isinstance(node, str):
         yield node
         return
-    yield f"{node.head} {{"
+    yield f"{node.head} {{".lstrip()
     for inner in node.body:
         yield from (f"  {line}" for line in _written(inner))
     yield "}"

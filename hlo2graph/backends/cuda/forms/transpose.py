@@ -4,6 +4,9 @@ A block reads a tile of each cut as it lies in memory, then goes on from the til
 they lie. What stands before the cuts is computed on the way in, what stands behind on the way out.
 Threads past an edge read the last elements again, so that nothing parts the loads; only stores are
 guarded. Of narrow elements a thread takes a square of as many as fill a word in each direction.
+
+Blocks go down strips of a few tiles side by side, so that those under way at once cover about as
+much of a row of the cuts as of the results: neighbours meet in the cache, and in memory's pages.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.device import Expr, Index
 
 SIDE = 32  # threads along a tile's side
+STRIP = 32  # tiles, at most
 WORD = 4
 
 
@@ -72,9 +76,19 @@ class _Tile:
         return SIDE * self.square * self.stride
 
     @property
+    def strips(self) -> int:
+        """Strips, of which the last may reach past the end."""
+        return -(-self.along // (SIDE * STRIP))
+
+    @property
+    def strip(self) -> int:
+        """Tiles side by side in a strip."""
+        return -(-self.along // (SIDE * self.strips))
+
+    @property
     def columns(self) -> int:
-        """Tiles along the result."""
-        return -(-self.along // SIDE)
+        """Tiles along the result; a few may lie past the end."""
+        return self.strips * self.strip
 
     @property
     def rows(self) -> int:
@@ -115,19 +129,22 @@ class _Writer:
         index, block = emit.index_type, emit.block_index
         emit.line(f"const int lane = threadIdx.x % {SIDE};")
         emit.line(f"const int warp = threadIdx.x / {SIDE};")
-        emit.line(f"const {index} top = {block} % {tile.rows} * {SIDE};")
-        emit.line(f"const {index} left = {block} / {tile.rows} % {tile.columns} * {SIDE};")
+        left, strip = f"{block} % {tile.strip}", tile.strip * tile.rows
+        if tile.strips > 1:
+            left = f"({block} / {strip} % {tile.strips} * {tile.strip} + {left})"
+        emit.line(f"const {index} top = {block} / {tile.strip} % {tile.rows} * {SIDE};")
+        emit.line(f"const {index} left = {left} * {SIDE};")
         number = emit.integer(f"{block} / {tile.rows * tile.columns}")
         self.batch = emit.split(number, self._sizes(what.rest))
         emit.enter(self.computation)
         with emit.block(""):
-            mark = self._line_up("top", tile.across)
+            mark = self._line_up("top", tile.across, tile.rows)
             self._read()
             self._widen(mark)
         emit.line("__syncthreads();")
         loop = f"for (int part = 0; part < {tile.square}; ++part)"
         with emit.block(loop if tile.square > 1 else ""):
-            mark = self._line_up("left", tile.along)
+            mark = self._line_up("left", tile.along, tile.columns)
             self._store()
             self._widen(mark)
         emit.leave()
@@ -143,20 +160,16 @@ class _Writer:
         emit.line(f"{narrow}* const {name} = ({narrow}*){words};")
         return name
 
-    def _line_up(self, start: str, count: int) -> int:
-        """Declare `first` for threads side by side from square `start` of `count`.
+    def _line_up(self, start: str, count: int, tiles: int) -> int:
+        """Declare `first` for threads side by side from square `start` of `count`, in tiles.
 
         Return the number of lines before those in which lanes differ.
         """
         emit, square = self.emit, self.tile.square
-        emit.line(f"const {emit.index_type} thread = {self._clamped(f'{start} + lane', count)};")
+        emit.line(f"const {emit.index_type} thread = {_clamped(f'{start} + lane', count, tiles)};")
         emit.line(f"const {emit.index_type} first = {_times('thread', square)};")
         emit.line(f"const {emit.index_type} own = first - {_times(start, square)};")
         return len(emit.lines) - 1
-
-    def _clamped(self, place: Expr, count: int) -> Expr:
-        """Return a place that a tile may have past the end, or the last."""
-        return place if count % SIDE == 0 else f"{place} < {count} ? {place} : {count - 1}"
 
     def _read(self) -> None:
         """Read a tile of every cut; threads side by side read what lies side by side."""
@@ -164,7 +177,7 @@ class _Writer:
         y = emit.split("first", self._sizes(self.what.across))
         for step in range(0, SIDE, tile.warps):
             row = self._next("warp", step)
-            over = emit.integer(self._clamped(f"left + {row}", tile.along))
+            over = emit.integer(_clamped(f"left + {row}", tile.along, tile.columns))
             first = emit.integer(_times(over, tile.square)) if tile.square > 1 else over
             x = emit.split(first, self._sizes(self.what.along))
             stores: list[list[str]] = [[] for _ in self.cuts]
@@ -192,7 +205,7 @@ class _Writer:
         for step in range(0, SIDE, tile.warps):
             row = self._next(start, step)
             below = emit.integer(f"{_times('top', tile.square)} + {row}")
-            clamped = self._clamped(below, count)
+            clamped = _clamped(below, count, tile.rows * tile.square)
             inside = below if clamped == below else emit.integer(clamped)
             place = self._place(x, emit.split(inside, self._sizes(self.what.across)))
             for cut, shape, name in zip(self.what.cuts, self.cuts, self.shared, strict=True):
@@ -202,7 +215,12 @@ class _Writer:
             values = [emit.leaf(root, number, place) for number in range(len(self.results))]
             found.append((below, place, values))
         for below, place, values in found:
-            with emit.block(f"if (left + lane < {tile.along} && {below} < {count})"):
+            tests = []
+            if tile.columns * SIDE > tile.along:
+                tests.append(f"left + lane < {tile.along}")
+            if tile.rows * SIDE > tile.across:
+                tests.append(f"{below} < {count}")
+            with emit.block(f"if ({' && '.join(tests)})" if tests else ""):
                 for number, (leaf, value) in enumerate(zip(self.results, values, strict=True)):
                     at = emit.offset(leaf, place)
                     emit.line(f"r{number}[{at}] = {stored(leaf.dtype, value)};")
@@ -230,3 +248,8 @@ class _Writer:
 
 def _times(index: Expr, count: int) -> Expr:
     return index if count == 1 else f"{index} * {count}"
+
+
+def _clamped(place: Expr, count: int, tiles: int) -> Expr:
+    """Return a place of which the tiles have some past the end, or the last before it."""
+    return place if count == tiles * SIDE else f"{place} < {count} ? {place} : {count - 1}"
