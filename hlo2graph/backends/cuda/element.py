@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal
+from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal, storage_type, stored
 from hlo2graph.backends.cuda.depth import MOST_LINES
 from hlo2graph.backends.cuda.literals import array_words, scalar_of
 from hlo2graph.backends.cuda.places import Places
@@ -71,12 +71,31 @@ class ElementEmitter:
         self._inlined: dict[tuple[int, str], _Frame] = {}
         self._count = 0
         self._names = 0
+        self._read: dict[Expr, tuple[DType, str]] = {}
 
     # ---- what rules use (ops.device.Element) ----------------------------------------------
 
     def bind(self, dtype: DType, expression: str) -> Expr:
         """Declare a constant local of `dtype`'s compute type."""
         return self._declare(f"const {compute_type(dtype)}", expression, "v")
+
+    def read(self, dtype: DType, place: str) -> Expr:
+        """Declare a constant local for an element of `dtype` that lies at `place`."""
+        value = self.bind(dtype, f"hlo::load({place})")
+        self._read[value] = dtype, place
+        return value
+
+    def stored(self, dtype: DType, value: Expr) -> Expr:
+        """Return a value as it lies in memory; what was read, and is the same still, as it was.
+
+        To widen and round it again would take longer than to move it.
+        """
+        if compute_type(dtype) == storage_type(dtype) or value not in self._read:
+            return stored(dtype, value)
+        read_as, place = self._read[value]
+        if read_as != dtype:
+            return stored(dtype, value)
+        return self._declare(f"const {storage_type(dtype)}", place, "b")
 
     def variable(self, dtype: DType, initial: str) -> Expr:
         """Declare a local that later lines may assign."""
@@ -240,7 +259,7 @@ class ElementEmitter:
             return found
         assert isinstance(instr.shape, Shape)
         place = self.offset(instr.shape, index)
-        return self.bind(instr.shape.dtype, f"hlo::load(p{instr.payload}[{place}])")
+        return self.read(instr.shape.dtype, f"p{instr.payload}[{place}]")
 
     def _walk_into(self, frame: _Frame, site: Instruction, number: int, index: Index) -> Expr:
         """Return an element of a nested fusion or call; each is one frame, so nothing is redone."""

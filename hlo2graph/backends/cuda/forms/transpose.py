@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import storage_type, stored
+from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import Across, Order
 from hlo2graph.backends.cuda.lanes import Lanes
@@ -186,7 +186,7 @@ class _Writer:
                 for cut, shape, name, store in zip(
                     self.what.cuts, self.cuts, self.shared, stores, strict=True
                 ):
-                    value = stored(shape.dtype, emit.leaf(cut, 0, place))
+                    value = emit.stored(shape.dtype, emit.leaf(cut, 0, place))
                     column = _times(row, tile.square) + (f" + {part}" if part else "")
                     store.append(f"{name}[own * {tile.stride} + {column}] = {value};")
             found += [" ".join(store) for store in stores]  # in one line: they stay side by side
@@ -209,10 +209,13 @@ class _Writer:
             inside = below if clamped == below else emit.integer(clamped)
             place = self._place(x, emit.split(inside, self._sizes(self.what.across)))
             for cut, shape, name in zip(self.what.cuts, self.cuts, self.shared, strict=True):
-                held = emit.bind(shape.dtype, f"hlo::load({name}[{row} * {tile.stride} + own])")
+                held = emit.read(shape.dtype, f"{name}[{row} * {tile.stride} + own]")
                 emit.assume(cut, place, [held])
             root = self.computation.root
-            values = [emit.leaf(root, number, place) for number in range(len(self.results))]
+            values = [
+                emit.stored(leaf.dtype, emit.leaf(root, number, place))
+                for number, leaf in enumerate(self.results)
+            ]
             found.append((below, place, values))
         for below, place, values in found:
             tests = []
@@ -223,7 +226,7 @@ class _Writer:
             with emit.block(f"if ({' && '.join(tests)})" if tests else ""):
                 for number, (leaf, value) in enumerate(zip(self.results, values, strict=True)):
                     at = emit.offset(leaf, place)
-                    emit.line(f"r{number}[{at}] = {stored(leaf.dtype, value)};")
+                    emit.line(f"r{number}[{at}] = {value};")
 
     def _widen(self, mark: int) -> None:
         """Write the lines from `mark` on for all lanes of a square's row."""
