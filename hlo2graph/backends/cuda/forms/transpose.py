@@ -67,7 +67,11 @@ class _Tile:
 
     @property
     def stride(self) -> int:
-        """Elements from row to row in shared memory: a word over, so that columns part banks."""
+        """Elements from row to row in shared memory: a word over, so that columns part banks.
+
+        Row k of each square is among the k-th SIDE rows, so that neighbouring threads' rows are
+        neighbours.
+        """
         return (SIDE + 1) * self.square
 
     @property
@@ -139,12 +143,15 @@ class _Writer:
         emit.enter(self.computation)
         with emit.block(""):
             mark = self._line_up("top", tile.across, tile.rows)
+            # `first` modulo the square is the number of a lane: it says where lanes differ.
+            emit.line(f"const {index} own = lane + first % {tile.square} * {SIDE};")
             self._read()
             self._widen(mark)
         emit.line("__syncthreads();")
         loop = f"for (int part = 0; part < {tile.square}; ++part)"
         with emit.block(loop if tile.square > 1 else ""):
             mark = self._line_up("left", tile.along, tile.columns)
+            emit.line(f"const {index} own = lane * {tile.square} + first % {tile.square};")
             self._store()
             self._widen(mark)
         emit.leave()
@@ -168,8 +175,7 @@ class _Writer:
         emit, square = self.emit, self.tile.square
         emit.line(f"const {emit.index_type} thread = {_clamped(f'{start} + lane', count, tiles)};")
         emit.line(f"const {emit.index_type} first = {_times('thread', square)};")
-        emit.line(f"const {emit.index_type} own = first - {_times(start, square)};")
-        return len(emit.lines) - 1
+        return len(emit.lines)
 
     def _read(self) -> None:
         """Read a tile of every cut; threads side by side read what lies side by side."""
@@ -201,10 +207,12 @@ class _Writer:
         emit, tile, found = self.emit, self.tile, []
         x = emit.split("first", self._sizes(self.what.along))
         count = tile.across * tile.square
-        start = emit.integer(f"part * {SIDE} + warp") if tile.square > 1 else "warp"
         for step in range(0, SIDE, tile.warps):
-            row = self._next(start, step)
-            below = emit.integer(f"{_times('top', tile.square)} + {row}")
+            row = across = self._next("warp", step)
+            if tile.square > 1:
+                row = emit.integer(f"part * {SIDE} + {row}")
+                across = f"{across} * {tile.square} + part"
+            below = emit.integer(f"{_times('top', tile.square)} + {across}")
             clamped = _clamped(below, count, tile.rows * tile.square)
             inside = below if clamped == below else emit.integer(clamped)
             place = self._place(x, emit.split(inside, self._sizes(self.what.across)))
