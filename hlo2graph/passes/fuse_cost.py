@@ -38,6 +38,7 @@ MOST_AGAIN = 4096
 MOST_FED = 1 << 14
 MOST_INSTRUCTIONS = 256
 MOST_WRITTEN = 1024
+TOO_LONG = f"the kernel would have more than {MOST_INSTRUCTIONS} instructions"
 MOST_ARRAYS = 128
 
 _STEPPED = frozenset({"call", "conditional", "scan", "while"})
@@ -92,7 +93,7 @@ def time_outside(instr: Instruction, operands: Sequence[AnyShape]) -> int:
 def too_large(cost: Cost) -> str | None:
     """Return which limit of a kernel's size is broken, in words."""
     if cost.instructions > MOST_INSTRUCTIONS:
-        return f"the kernel would have more than {MOST_INSTRUCTIONS} instructions"
+        return TOO_LONG
     if cost.arrays > MOST_ARRAYS:
         return f"the kernel would have more than {MOST_ARRAYS} arrays"
     if cost.written > MOST_WRITTEN:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows, region_of
 from hlo2graph.passes.fuse_body import Body
-from hlo2graph.passes.fuse_cost import LAUNCH_NS, MOST_AGAIN, MOST_FED, Cost, too_large
+from hlo2graph.passes.fuse_cost import (
+    LAUNCH_NS,
+    MOST_AGAIN,
+    MOST_FED,
+    MOST_INSTRUCTIONS,
+    TOO_LONG,
+    Cost,
+    too_large,
+)
 from hlo2graph.passes.fuse_facts import IN_PLACE
 from hlo2graph.passes.fuse_sheet import Sheet, Table
 
@@ -95,6 +103,9 @@ class Judge:
             return known
         if _are_of_two_forms(one, other):
             return NO_FORM.format(one.form, other.form)
+        shared = len(one.members & other.members)
+        if one.cost.instructions + other.cost.instructions - shared > MOST_INSTRUCTIONS:
+            return TOO_LONG
         members = one.members | other.members
         reasons = {**dict.fromkeys(one.members, why), **other.why}
         whole = self._weigh(members, tuple(self.body.in_order(results)), reasons)
