@@ -1,0 +1,51 @@
+"""`hlo2graph buffers`: where every value lives, and what the memory is for."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+import hlo2graph
+from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import PlanOptions
+
+
+@click.command("buffers")
+@file_argument
+@output_option
+@planning_options
+@click.option("--all", "whole", is_flag=True, help="List every value, not only the largest.")
+@json_option
+def command(
+    file: str, output: str | None, planning: PlanOptions, whole: bool, json_file: str | None
+) -> None:
+    """Show what memory FILE takes, who owns it, and when.
+
+    First the arena, which holds all temporaries, against the lower bound: what
+    program order alone keeps alive at once, each buffer rounded up to 256 bytes.
+    Then the thunk at which most bytes are live, and the values that hold them;
+    each input-output alias, honoured or why not; and every allocation with its
+    values over program order: from the thunk that makes a value to the last that
+    reads it. FILE is HLO, or a thunk sequence, of which names are those of thunks.
+
+    \b
+    Examples:
+      hlo2graph buffers model.hlo
+      hlo2graph buffers model.hlo --memory-budget 64MiB --all
+      hlo2graph buffers model.hlo --target sm_90 --json - | jq .peak
+    """
+    from hlo2graph.inspect.buffers_report import buffers_json, buffers_text, report_buffers
+
+    reports = []
+    for part in modules_in(read_file(file)):
+        with progress("planning"):
+            plan = hlo2graph.plan(part.text, filename=part.filename, **planning)
+            reports.append(report_buffers(plan))
+    if json_file is not None:
+        documents = [buffers_json(r) for r in reports]
+        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
+    if json_file != "-":
+        emit("\n".join(buffers_text(r, whole=whole) for r in reports), output)

@@ -1,0 +1,180 @@
+"""The values of a plan: who makes each, where it lies, and from which thunk to which it is needed.
+
+A plan has slices, not values: what a thunk writes is a value until its bytes are overwritten, and
+it is needed until the last thunk that reads it. Thunks are given by their ids. What a loop or
+branch uses from outside counts for the thunk as a whole; what is made inside has ids from inside.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hlo2graph.program.plan import AllocationKind, Plan
+from hlo2graph.program.text.numbering import Numbered, number
+from hlo2graph.program.thunks import Conditional, Library, Slice, Thunk, While
+from hlo2graph.program.uses import reads, writes
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One value.
+
+    born: the id of the thunk that makes it, None for what is there before the first.
+    last: the id of the last thunk that needs it, None where that is `born` or nobody.
+    kept: it is a result of its sequence.
+    """
+
+    name: str
+    slice: Slice
+    born: int | None
+    last: int | None
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The values of one sequence; `where` says what holds it, '' for the plan's body.
+
+    outside: the slices that it reads of values made around it.
+    """
+
+    where: str
+    numbered: Numbered
+    values: tuple[Life, ...]
+    inside: tuple[tuple[int, Lives], ...]  # by the id of the thunk that holds them
+    outside: tuple[Slice, ...]
+
+    def walk(self) -> Iterator[Lives]:
+        """Yield this and all inside."""
+        yield self
+        for _, lives in self.inside:
+            yield from lives.walk()
+
+
+def lives_of(plan: Plan) -> Lives:
+    """Return every value of the plan, those of nested sequences too."""
+    given = [(bound.name, bound.slice) for bound in plan.inputs]
+    for index, held in enumerate(plan.allocations):
+        if held.kind is AllocationKind.CONSTANT:
+            given.append((held.owner or f"constant {index}", Slice(index, 0, held.size)))
+    return _lives(number(plan.body), "", given)
+
+
+def _lives(numbered: Numbered, where: str, given: list[tuple[str, Slice]]) -> Lives:
+    held = _Held()
+    for name, place in given:
+        held.make(name, place, None)
+    inside: list[tuple[int, Lives]] = []
+    for id, thunk in numbered:
+        taken = list(_taken(thunk))
+        for label, inner in numbered.nested(id):
+            below = "/".join(part for part in (where, thunk.name, label) if part)
+            state = [(f"state {k}", place) for k, place in enumerate(inner.sequence.params)]
+            lives = _lives(inner, below, state)
+            inside.append((id, lives))
+            taken += lives.outside
+        for place in dict.fromkeys(taken):
+            held.need(place, id)
+        for name, place in _made(thunk):
+            held.make(name, place, id)
+    for place in numbered.sequence.results:
+        held.keep(place)
+    outside = tuple(dict.fromkeys(held.outside))
+    return Lives(where, numbered, tuple(held.values), tuple(inside), outside)
+
+
+class _Held:
+    """The values of one sequence so far, and where they lie."""
+
+    def __init__(self) -> None:
+        self.values: list[Life] = []
+        self.outside: list[Slice] = []
+        self._bytes: defaultdict[int, _Bytes] = defaultdict(_Bytes)
+
+    def make(self, name: str, place: Slice, born: int | None) -> None:
+        """Let a thunk write a value."""
+        self.values.append(Life(name, place, born, None))
+        self._bytes[place.allocation].write(place, len(self.values) - 1)
+
+    def need(self, place: Slice, id: int) -> None:
+        """Let thunk `id` read what lies there."""
+        for index in self._find(place):
+            self.values[index] = replace(self.values[index], last=id)
+
+    def keep(self, place: Slice) -> None:
+        """Let what lies there be a result."""
+        for index in self._find(place):
+            self.values[index] = replace(self.values[index], kept=True)
+
+    def _find(self, place: Slice) -> set[int]:
+        found, size = self._bytes[place.allocation].read(place)
+        if size < place.size:
+            self.outside.append(place)
+        return found
+
+
+def _taken(thunk: Thunk[Slice]) -> tuple[Slice, ...]:
+    """Return what a thunk itself reads; what is nested reads more."""
+    match thunk:
+        case While():
+            return thunk.inits
+        case Conditional():
+            return (thunk.selector,)
+        case _:
+            return reads(thunk)
+
+
+def _made(thunk: Thunk[Slice]) -> Iterator[tuple[str, Slice]]:
+    """Yield what a thunk makes for those behind it, with names; scratch too."""
+    match thunk:
+        case While() | Conditional():
+            places = tuple(dict.fromkeys(thunk.results))
+        case Library():
+            places = thunk.writes
+        case _:
+            places = writes(thunk)
+    for position, place in enumerate(places):
+        yield thunk.name if len(places) == 1 else f"{thunk.name}#{position}", place
+    if isinstance(thunk, Library):
+        for place in thunk.workspace:
+            yield f"{thunk.name} workspace", place
+
+
+class _Bytes:
+    """Which value lies at each byte of an allocation: ranges in order, apart from each other."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._values: list[int] = []
+
+    def read(self, place: Slice) -> tuple[set[int], int]:
+        """Return the values that have bytes there, and how many bytes."""
+        first, last = self._touching(place)
+        if first == last:
+            return set(), 0
+        size = sum(self._ends[first:last]) - sum(self._starts[first:last])
+        size -= max(0, place.offset - self._starts[first])
+        size -= max(0, self._ends[last - 1] - place.end)
+        return set(self._values[first:last]), size
+
+    def write(self, place: Slice, value: int) -> None:
+        """Put a value there; of what lies there now the rest stays."""
+        if not place.size:
+            return
+        first, last = self._touching(place)
+        ranges = [(place.offset, place.end, value)]
+        if first < last:
+            before = (self._starts[first], place.offset, self._values[first])
+            after = (place.end, self._ends[last - 1], self._values[last - 1])
+            ranges = [r for r in (before, *ranges, after) if r[0] < r[1]]
+        self._starts[first:last] = [r[0] for r in ranges]
+        self._ends[first:last] = [r[1] for r in ranges]
+        self._values[first:last] = [r[2] for r in ranges]
+
+    def _touching(self, place: Slice) -> tuple[int, int]:
+        first = bisect_right(self._ends, place.offset)
+        return first, max(first, bisect_left(self._starts, place.end))
