@@ -61,7 +61,7 @@ class Repeats:
         if isinstance(held, Literal) and (held.array is None or held.array.nbytes > MOST_BYTES):
             return None
         key = key_of(instr, instr.operands, self._regions)
-        known = self._names.get(key)
+        known = self._names.get(key, instr.name)
         if known != instr.name and known in draft and self._keys.get(known) == key:
             return known
         self._names[key] = instr.name
