@@ -122,6 +122,28 @@ def test_turned_elements_agree_with_the_host(always_tiled):
     assert tiled > 5
 
 
+@needs_gxx
+def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
+    """Squares of 1, 2 and 4 elements, tiles past the ends, and more than one strip of tiles."""
+    sides = ((64, 128), (256, 1064), (1100, 36), (33, 1070), (2112, 132))
+    plans = [
+        planned(
+            module(
+                f"x = {t}[{a},{b}] parameter(0) "
+                f"ROOT r = {t}[{b},{a}] transpose(x), dimensions={{1,0}}"
+            )
+        )
+        for t in ("f32", "bf16", "u8", "f8e4m3fn")
+        for a, b in sides
+    ]
+    assert all("__syncthreads" in text_of(plan) for plan in plans)
+    kernels = Kernels(plans)
+    for plan in plans:
+        arguments = random_inputs(plan.inputs, 0)
+        got = EmulatedExecutable(plan, kernels)(*arguments)
+        assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
+
+
 FORMS = {  # programs, and whether their loop goes through tiles
     "two dimensions": ("f32[999,1001]", "f32[1001,999]", "transpose(x), dimensions={1,0}", True),
     "batches": ("f32[40,99,101]", "f32[40,101,99]", "transpose(x), dimensions={0,2,1}", True),

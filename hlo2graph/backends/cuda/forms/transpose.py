@@ -3,7 +3,7 @@
 A block reads a tile of each cut as it lies in memory, then goes on from the tile to the results as
 they lie. What stands before the cuts is computed on the way in, what stands behind on the way out.
 Threads past an edge read the last elements again, so that nothing parts the loads; only stores are
-guarded. Of narrow elements a thread takes a square of as many as fill a word in each direction.
+guarded. A thread takes a square of as many elements as fill a word in each direction.
 
 Blocks go down strips of a few tiles side by side, so that those under way at once cover about as
 much of a row of the cuts as of the results: neighbours meet in the cache, and in memory's pages.
@@ -26,7 +26,8 @@ from hlo2graph.ops.device import Expr, Index
 
 SIDE = 32  # threads along a tile's side
 STRIP = 32  # tiles, at most
-WORD = 4
+WORDS = (8, 4)  # bytes that a thread may access at once
+LARGEST = 4  # elements along a square's side
 
 
 def turned_kernel(
@@ -38,8 +39,8 @@ def turned_kernel(
     """Return the kernel of a loop through tiles; None where they, or its text, get too large."""
     emitter = ElementEmitter(computations, signature.index_type)
     cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
-    tile = _tile(across, signature.results[0].dims, [*cuts, *signature.results])
-    if sum(tile.elements * cut.dtype.size for cut in cuts) > SHARED_BYTES:
+    tile = _tile(across, cuts, signature.results)
+    if tile is None:
         return None
     _Writer(across, tile, computation, emitter, cuts, signature.results).write()
     lines = emitter.needed_lines()
@@ -80,6 +81,12 @@ class _Tile:
         return SIDE * self.square * self.stride
 
     @property
+    def is_filled(self) -> bool:
+        """Tell whether less than a quarter of the threads lies past an edge."""
+        whole = SIDE * SIDE * -(-self.along // SIDE) * self.rows
+        return 4 * self.along * self.across > 3 * whole
+
+    @property
     def strips(self) -> int:
         """Strips, of which the last may reach past the end."""
         return -(-self.along // (SIDE * STRIP))
@@ -100,14 +107,21 @@ class _Tile:
         return -(-self.across // SIDE)
 
 
-def _tile(what: Across, dims: tuple[int, ...], arrays: Sequence[Shape]) -> _Tile:
-    square = max(1, WORD // max(s.dtype.size for s in arrays))
-    if any(dims[run[-1]] % square for run in (what.along, what.across)):
-        square = 1
-    along, across, batches = (
-        prod(dims[d] for d in run) for run in (what.along, what.across, what.rest)
-    )
-    return _Tile(square, along // square, across // square, batches)
+def _tile(what: Across, cuts: Sequence[Shape], results: Sequence[Shape]) -> _Tile | None:
+    """Return the largest tile that fits and is mostly filled, or a small one; None if none fits."""
+    dims, bytes_each = results[0].dims, sum(cut.dtype.size for cut in cuts)
+    widest = max(s.dtype.size for s in (*cuts, *results))
+    runs = (what.along, what.across, what.rest)
+    along, across, batches = (prod(dims[d] for d in run) for run in runs)
+    squares = [max(1, min(LARGEST, word // widest)) for word in WORDS]
+    for square in (*squares, 1):
+        if any(dims[run[-1]] % square for run in runs[:2]):
+            continue
+        tile = _Tile(square, along // square, across // square, batches)
+        is_suitable = square <= squares[-1] or tile.is_filled
+        if is_suitable and tile.elements * bytes_each <= SHARED_BYTES:
+            return tile
+    return None
 
 
 @dataclass(slots=True)
@@ -157,14 +171,16 @@ class _Writer:
         emit.leave()
 
     def _declare_shared(self, cut: Shape) -> str:
-        """Declare a tile; of narrow elements as words, so that it is aligned like these."""
+        """Declare a tile; in words as wide as a square, so that it is aligned like these."""
         emit, name, size = self.emit, self.emit.fresh("s"), self.tile.elements
-        if cut.dtype.size >= WORD:
-            emit.line(f"__shared__ {storage_type(cut.dtype)} {name}[{size}];")
+        width = self.tile.square * cut.dtype.size
+        kind = storage_type(cut.dtype)
+        if self.tile.square == 1:
+            emit.line(f"__shared__ {kind} {name}[{size}];")
             return name
-        words, narrow = emit.fresh("s"), storage_type(cut.dtype)
-        emit.line(f"__shared__ hlo::u32 {words}[{-(-size * cut.dtype.size // WORD)}];")
-        emit.line(f"{narrow}* const {name} = ({narrow}*){words};")
+        words = emit.fresh("s")
+        emit.line(f"__shared__ hlo::u{8 * width} {words}[{size // self.tile.square}];")
+        emit.line(f"{kind}* const {name} = ({kind}*){words};")
         return name
 
     def _line_up(self, start: str, count: int, tiles: int) -> int:
