@@ -124,8 +124,8 @@ def test_turned_elements_agree_with_the_host(always_tiled):
 
 @needs_gxx
 def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
-    """Squares of 1, 2 and 4 elements, tiles past the ends, and more than one strip of tiles."""
-    sides = ((64, 128), (256, 1064), (1100, 36), (33, 1070), (2112, 132))
+    """Squares of 1, 2 and 4 elements, both sides, tiles past the ends, several strips."""
+    sides = ((64, 128), (256, 1064), (1100, 36), (33, 1070), (2112, 132), (191, 255))
     plans = [
         planned(
             module(

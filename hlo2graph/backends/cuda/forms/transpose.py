@@ -24,7 +24,7 @@ from hlo2graph.backends.cuda.widen import MOST_LINES, MOST_VALUES, most_alive
 from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.device import Expr, Index
 
-SIDE = 32  # threads along a tile's side
+SIDE = 32  # threads along the side of most tiles
 STRIP = 32  # tiles, at most
 WORDS = (8, 4)  # bytes that a thread may access at once
 LARGEST = 4  # elements along a square's side
@@ -46,7 +46,7 @@ def turned_kernel(
     lines = emitter.needed_lines()
     if len(lines) > MOST_LINES or most_alive(lines) > MOST_VALUES:
         return None
-    threads = SIDE * tile.warps
+    threads = tile.side * tile.ranks
     text = signature.declare(lines, threads, wide=True)
     blocks = blocks_for(tile.batches * tile.columns * tile.rows, 1)
     return KernelSource(signature.name, text, blocks, threads)
@@ -54,47 +54,51 @@ def turned_kernel(
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """How the elements are cut into tiles of SIDE by SIDE threads, each with a square of them."""
+    """How the elements are cut into tiles of `side` by `side` squares, which threads take.
 
+    A row of threads takes every so many rows of squares, whose loads run at once.
+    """
+
+    side: int
     square: int  # elements along the side of a thread's square
     along: int  # squares along the result's minor dimensions
     across: int  # and along the cuts'
     batches: int
 
     @property
-    def warps(self) -> int:
-        """Warps of a block; each has every so many rows of squares, whose loads run at once."""
+    def ranks(self) -> int:
+        """Rows of threads."""
         return 4 if self.square == 1 else 8
 
     @property
     def stride(self) -> int:
         """Elements from row to row in shared memory: a word over, so that columns part banks.
 
-        Row k of each square is among the k-th SIDE rows, so that neighbouring threads' rows are
+        Row k of each square is among the k-th `side` rows, so that neighbouring threads' rows are
         neighbours.
         """
-        return (SIDE + 1) * self.square
+        return (self.side + 1) * self.square
 
     @property
     def elements(self) -> int:
         """Elements of a tile in shared memory."""
-        return SIDE * self.square * self.stride
+        return self.side * self.square * self.stride
 
     @property
     def is_filled(self) -> bool:
         """Tell whether less than a quarter of the threads lies past an edge."""
-        whole = SIDE * SIDE * -(-self.along // SIDE) * self.rows
+        whole = self.side * self.side * -(-self.along // self.side) * self.rows
         return 4 * self.along * self.across > 3 * whole
 
     @property
     def strips(self) -> int:
         """Strips, of which the last may reach past the end."""
-        return -(-self.along // (SIDE * STRIP))
+        return -(-self.along // (self.side * STRIP))
 
     @property
     def strip(self) -> int:
         """Tiles side by side in a strip."""
-        return -(-self.along // (SIDE * self.strips))
+        return -(-self.along // (self.side * self.strips))
 
     @property
     def columns(self) -> int:
@@ -104,7 +108,7 @@ class _Tile:
     @property
     def rows(self) -> int:
         """Tiles along the cuts."""
-        return -(-self.across // SIDE)
+        return -(-self.across // self.side)
 
 
 def _tile(what: Across, cuts: Sequence[Shape], results: Sequence[Shape]) -> _Tile | None:
@@ -114,12 +118,15 @@ def _tile(what: Across, cuts: Sequence[Shape], results: Sequence[Shape]) -> _Til
     runs = (what.along, what.across, what.rest)
     along, across, batches = (prod(dims[d] for d in run) for run in runs)
     squares = [max(1, min(LARGEST, word // widest)) for word in WORDS]
-    for square in (*squares, 1):
+    kinds = [(SIDE, square) for square in squares if square > 1]
+    if kinds:
+        kinds.append((2 * SIDE, 1))
+    for side, square in (*kinds, (SIDE, 1)):
         if any(dims[run[-1]] % square for run in runs[:2]):
             continue
-        tile = _Tile(square, along // square, across // square, batches)
-        is_suitable = square <= squares[-1] or tile.is_filled
-        if is_suitable and tile.elements * bytes_each <= SHARED_BYTES:
+        tile = _Tile(side, square, along // square, across // square, batches)
+        is_small = side == SIDE and square <= squares[-1]
+        if (is_small or tile.is_filled) and tile.elements * bytes_each <= SHARED_BYTES:
             return tile
     return None
 
@@ -145,20 +152,20 @@ class _Writer:
         emit, tile, what = self.emit, self.tile, self.what
         self.shared = tuple(self._declare_shared(cut) for cut in self.cuts)
         index, block = emit.index_type, emit.block_index
-        emit.line(f"const int lane = threadIdx.x % {SIDE};")
-        emit.line(f"const int warp = threadIdx.x / {SIDE};")
+        emit.line(f"const int lane = threadIdx.x % {tile.side};")
+        emit.line(f"const int rank = threadIdx.x / {tile.side};")
         left, strip = f"{block} % {tile.strip}", tile.strip * tile.rows
         if tile.strips > 1:
             left = f"({block} / {strip} % {tile.strips} * {tile.strip} + {left})"
-        emit.line(f"const {index} top = {block} / {tile.strip} % {tile.rows} * {SIDE};")
-        emit.line(f"const {index} left = {left} * {SIDE};")
+        emit.line(f"const {index} top = {block} / {tile.strip} % {tile.rows} * {tile.side};")
+        emit.line(f"const {index} left = {left} * {tile.side};")
         number = emit.integer(f"{block} / {tile.rows * tile.columns}")
         self.batch = emit.split(number, self._sizes(what.rest))
         emit.enter(self.computation)
         with emit.block(""):
             mark = self._line_up("top", tile.across, tile.rows)
             # `first` modulo the square is the number of a lane: it says where lanes differ.
-            emit.line(f"const {index} own = lane + first % {tile.square} * {SIDE};")
+            emit.line(f"const {index} own = lane + first % {tile.square} * {tile.side};")
             self._read()
             self._widen(mark)
         emit.line("__syncthreads();")
@@ -189,7 +196,8 @@ class _Writer:
         Return the number of lines before those in which lanes differ.
         """
         emit, square = self.emit, self.tile.square
-        emit.line(f"const {emit.index_type} thread = {_clamped(f'{start} + lane', count, tiles)};")
+        place = _clamped(f"{start} + lane", count, tiles * self.tile.side)
+        emit.line(f"const {emit.index_type} thread = {place};")
         emit.line(f"const {emit.index_type} first = {_times('thread', square)};")
         return len(emit.lines)
 
@@ -197,9 +205,9 @@ class _Writer:
         """Read a tile of every cut; threads side by side read what lies side by side."""
         emit, tile, found = self.emit, self.tile, []
         y = emit.split("first", self._sizes(self.what.across))
-        for step in range(0, SIDE, tile.warps):
-            row = self._next("warp", step)
-            over = emit.integer(_clamped(f"left + {row}", tile.along, tile.columns))
+        for step in range(0, tile.side, tile.ranks):
+            row = self._next("rank", step)
+            over = emit.integer(_clamped(f"left + {row}", tile.along, tile.columns * tile.side))
             first = emit.integer(_times(over, tile.square)) if tile.square > 1 else over
             x = emit.split(first, self._sizes(self.what.along))
             stores: list[list[str]] = [[] for _ in self.cuts]
@@ -223,13 +231,13 @@ class _Writer:
         emit, tile, found = self.emit, self.tile, []
         x = emit.split("first", self._sizes(self.what.along))
         count = tile.across * tile.square
-        for step in range(0, SIDE, tile.warps):
-            row = across = self._next("warp", step)
+        for step in range(0, tile.side, tile.ranks):
+            row = across = self._next("rank", step)
             if tile.square > 1:
-                row = emit.integer(f"part * {SIDE} + {row}")
+                row = emit.integer(f"part * {tile.side} + {row}")
                 across = f"{across} * {tile.square} + part"
             below = emit.integer(f"{_times('top', tile.square)} + {across}")
-            clamped = _clamped(below, count, tile.rows * tile.square)
+            clamped = _clamped(below, count, tile.rows * tile.side * tile.square)
             inside = below if clamped == below else emit.integer(clamped)
             place = self._place(x, emit.split(inside, self._sizes(self.what.across)))
             for cut, shape, name in zip(self.what.cuts, self.cuts, self.shared, strict=True):
@@ -243,9 +251,9 @@ class _Writer:
             found.append((below, place, values))
         for below, place, values in found:
             tests = []
-            if tile.columns * SIDE > tile.along:
+            if tile.columns * tile.side > tile.along:
                 tests.append(f"left + lane < {tile.along}")
-            if tile.rows * SIDE > tile.across:
+            if tile.rows * tile.side > tile.across:
                 tests.append(f"{below} < {count}")
             with emit.block(f"if ({' && '.join(tests)})" if tests else ""):
                 for number, (leaf, value) in enumerate(zip(self.results, values, strict=True)):
@@ -277,6 +285,6 @@ def _times(index: Expr, count: int) -> Expr:
     return index if count == 1 else f"{index} * {count}"
 
 
-def _clamped(place: Expr, count: int, tiles: int) -> Expr:
-    """Return a place of which the tiles have some past the end, or the last before it."""
-    return place if count == tiles * SIDE else f"{place} < {count} ? {place} : {count - 1}"
+def _clamped(place: Expr, count: int, places: int) -> Expr:
+    """Return one of the tiles' places, or the last of `count` if it may lie past these."""
+    return place if count == places else f"{place} < {count} ? {place} : {count - 1}"
