@@ -20,6 +20,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("shared_memory")))
 #define __restrict__
@@ -27,6 +28,8 @@
 struct Dim3 {
   unsigned x, y, z;
 };
+
+inline float __frcp_rn(float x) { return 1.0f / x; }
 
 extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
 extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));

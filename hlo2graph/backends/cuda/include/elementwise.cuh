@@ -58,21 +58,17 @@ __device__ inline T divide(T a, T b) {
   return (T)(a / b);
 }
 
-#ifdef __CUDA_ARCH__
 // No part of its callers: they take it for rare operands only, and stay short without it.
 __device__ __noinline__ static f32 divide_any(f32 a, f32 b) { return a / b; }
 
-// Two corrected steps from the divisor's reciprocal, which is found once where many quotients have
-// the same divisor. Exact (Markstein) where nothing on the way is too large or too small.
+// A guess by the divisor's reciprocal, corrected once: the reciprocal is found once where many
+// quotients have one divisor. Exact (Markstein) where nothing on the way is too large or small.
 __device__ inline f32 divide(f32 a, f32 b) {
   const f32 reciprocal = __frcp_rn(b), guess = a * reciprocal;
   const f32 quotient = ::fmaf(::fmaf(-b, guess, a), reciprocal, guess);
   const bool usual = ::fabsf(b) > 0x1p-40f && ::fabsf(b) < 0x1p60f;
   return usual && ::fabsf(quotient) > 0x1p-60f ? quotient : divide_any(a, b);
 }
-#else
-__device__ inline f32 divide(f32 a, f32 b) { return a / b; }
-#endif
 __device__ inline f64 divide(f64 a, f64 b) { return a / b; }
 
 template <HLO_INTEGER(T)>
