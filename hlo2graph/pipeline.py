@@ -6,7 +6,7 @@ so tests see what users see. Nothing is turned into text unless somebody looks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
@@ -45,6 +45,7 @@ from hlo2graph.passes.split_reductions import split_reductions
 from hlo2graph.passes.unfuse import unfuse
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
+from hlo2graph.program.buffers.sweep import sweep_buffers
 from hlo2graph.program.copies import place_copies
 from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
@@ -101,7 +102,53 @@ def plan(
         return _planned_before(program, filename, observe, options)
     chosen = _resolved(options)
     see = _seen_by(observe)
+    lowered = _lowered(program, filename, chosen, see)
+    buffers = assign_buffers(
+        lowered,
+        memory_budget=chosen.memory_budget,
+        max_buffer_reuse=chosen.max_buffer_reuse,
+        schedule=chosen.schedule,
+    )
+    see("buffers", buffers)
+    made = make_plan(
+        lowered, buffers, target=chosen.machine, fuse=chosen.fusion, schedule=chosen.schedule
+    )
+    see("plan", made)
+    return made
 
+
+def sweep(
+    program: Module | str,
+    *,
+    filename: str = "<string>",
+    **options: Unpack[PlanOptions],
+) -> Iterator[tuple[str, Plan]]:
+    """Yield plans of one program from the least memory to the most concurrency, with their names.
+
+    options: target and fuse, as for `plan`. program.buffers.sweep says which plans they are.
+    Raises HloError.
+    """
+    if _is_planned(program):
+        raise InputError("a thunk sequence is planned already; plan its HLO instead")
+    chosen = _resolved(options)
+    lowered = _lowered(program, filename, chosen, _seen_by(None))
+    for point in sweep_buffers(lowered):
+        yield (
+            point.name,
+            make_plan(
+                lowered,
+                point.buffers,
+                target=chosen.machine,
+                fuse=chosen.fusion,
+                schedule=point.schedule,
+            ),
+        )
+
+
+def _lowered(
+    program: Module | str, filename: str, chosen: Options, see: Callable[[str, Stage], None]
+) -> Program:
+    """Take a program through all stages before its values get their bytes."""
     module = parse_text(program, filename) if isinstance(program, str) else program
     see("parse", module)
     module = verify_module(module)
@@ -121,18 +168,7 @@ def plan(
         see("use_libraries", lowered)
     lowered = place_copies(lowered)
     see("place_copies", lowered)
-    buffers = assign_buffers(
-        lowered,
-        memory_budget=chosen.memory_budget,
-        max_buffer_reuse=chosen.max_buffer_reuse,
-        schedule=chosen.schedule,
-    )
-    see("buffers", buffers)
-    made = make_plan(
-        lowered, buffers, target=chosen.machine, fuse=chosen.fusion, schedule=chosen.schedule
-    )
-    see("plan", made)
-    return made
+    return lowered
 
 
 def why(

@@ -6,7 +6,7 @@ The figures choose between ways to compute the same; results never depend on the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 
@@ -31,3 +31,32 @@ FIGURES: Mapping[str, DeviceFigures] = MappingProxyType(
 def figures_for(target: str) -> DeviceFigures:
     """Return the figures of a plan's target; kernels of a plan for the host are sm_80's."""
     return FIGURES.get(target, FIGURES["sm_80"])
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU by name, for estimates of time: rates as its maker specifies them, without sparsity.
+
+    vector_flops: float32 operations a second outside of matrix products.
+    tensor_flops: of matrix products of float32 rounded to TF32; half the width doubles it.
+    """
+
+    target: str
+    figures: DeviceFigures
+    vector_flops: float
+    tensor_flops: float
+
+
+DEVICES: Mapping[str, Device] = MappingProxyType(
+    {
+        "h200": Device("sm_90", FIGURES["sm_90"], 67e12, 494e12),
+        "h100": Device("sm_90", replace(FIGURES["sm_90"], bytes_per_second=3.35e12), 67e12, 494e12),
+        "a100": Device("sm_80", FIGURES["sm_80"], 19.5e12, 156e12),
+    }
+)
+
+# Seconds that a CUDA graph takes, as measured on an H200; other devices are taken to be the same.
+NODE_SECONDS = 0.83e-6  # from a kernel to one that waits for it
+ISSUE_SECONDS = 0.18e-6  # from one kernel to the next where none waits
+ROUND_SECONDS = 4.4e-6  # a loop's round, beside what is in it
+BRANCH_SECONDS = 8.6e-6  # a conditional, beside what is in it

@@ -57,7 +57,11 @@ def assign_buffers(
     if memory_budget is not None and memory_budget < 0:
         raise InputError(f"a memory budget is a number of bytes; got {memory_budget}")
     model = build_model(program, schedule == SERIALIZE)
-    placement = choose(model, memory_budget, max_buffer_reuse)
+    return assignment_of(program, model, choose(model, memory_budget, max_buffer_reuse))
+
+
+def assignment_of(program: Program, model: Model, placement: Placement) -> BufferAssignment:
+    """Return where every value lives if the arena's buffers go where `placement` has them."""
     allocations, slices = _allocate(program, model, placement)
     return BufferAssignment(
         allocations,

@@ -1,0 +1,96 @@
+"""`hlo2graph budget`: what memory buys in concurrency and time."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.options import file_argument, json_option
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import FUSE, TARGETS, PlanOptions
+from hlo2graph.program.device_figures import DEVICES
+
+
+@click.command("budget")
+@file_argument
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write there in place of stdout; a name that ends with .svg draws the curve.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(tuple(DEVICES)),
+    default="h200",
+    show_default=True,
+    help="The GPU that time is estimated for.",
+)
+@click.option(
+    "--target",
+    type=click.Choice(TARGETS[1:]),
+    help="What the plans are for.  [default: the device's]",
+)
+@click.option(
+    "--fuse",
+    type=click.Choice(FUSE),
+    help="Fusion of kernels.  [default: none for host, default for sm_NN]",
+)
+@json_option
+def command(
+    file: str,
+    output: str | None,
+    device: str,
+    target: str | None,
+    fuse: str | None,
+    json_file: str | None,
+) -> None:
+    """Plan FILE with little memory and with much, and compare.
+
+    Seven plans, from the least bytes of temporaries to the most: `serial`, which
+    reuses bytes by program order and runs a chain, as XLA's mode LHS does;
+    `packed`, the same placement for a graph; `reuse any` and `reuse 1`, which
+    hand bytes over early, as --max-buffer-reuse does; `half`, which does so once
+    it has grown half way; `default`, which shares bytes only where data flow
+    orders the thunks, as XLA's mode CONCURRENT does; `apart`, which shares none.
+    For each: edges, those of them that the program does not ask for, the most
+    thunks at one depth, thunks on the longest path, and a time: bytes over
+    bandwidth, operations over rate, and a node's latency, on one device that all
+    share. It compares plans, and predicts no run. `--memory-budget` then takes a
+    point in between.
+
+    \b
+    Examples:
+      hlo2graph budget model.hlo
+      hlo2graph budget model.hlo --device a100 -o curve.svg
+      hlo2graph budget model.hlo --json - | jq '.points[] | [.arena_bytes, .seconds]'
+    """
+    from hlo2graph.inspect.budget_report import (
+        BudgetReport,
+        budget_json,
+        budget_text,
+        measure,
+        report_budget,
+    )
+    from hlo2graph.inspect.budget_svg import budget_svg
+    from hlo2graph.pipeline import sweep
+
+    reports: list[BudgetReport] = []
+    options: PlanOptions = {"target": target or DEVICES[device].target, "fuse": fuse}
+    for part in modules_in(read_file(file)):
+        points = []
+        with progress("planning"):
+            for name, plan in sweep(part.text, filename=part.filename, **options):
+                points.append(measure(name, plan, device))
+        reports.append(report_budget(plan, device, points))
+    if json_file is not None:
+        documents = [budget_json(report) for report in reports]
+        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
+    drawn = output is not None and output.endswith(".svg")
+    if drawn and len(reports) > 1:
+        raise click.UsageError(f"FILE holds {len(reports)} modules; draw one")
+    if drawn or json_file != "-":
+        emit(budget_svg(reports[0]) if drawn else "\n".join(map(budget_text, reports)), output)

@@ -1,0 +1,141 @@
+"""What `budget` says: memory against concurrency and time, as text and as JSON.
+
+Schema `hlo2graph.budget`, version 1; sizes in bytes:
+
+    schema     {"name": "hlo2graph.budget", "version": 1}
+    module, target, fuse: strings
+    device     {"name", "bytes_per_second", "vector_flops", "tensor_flops", "node_seconds"}
+    lower_bound_bytes
+    points     [{"name", "like": string or null, "arena_bytes", "thunks", "edges", "false", "width",
+                 "path", "seconds"}]: from the least memory to the most
+    false      edges that the program does not ask for: reuse, in place, the serial schedule
+    like       "XLA's LHS" or "XLA's CONCURRENT": the mode of XLA that shares memory by that rule
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hlo2graph.inspect.budget_time import estimated_seconds
+from hlo2graph.inspect.explain.paths import ARTEFACTS
+from hlo2graph.inspect.figures import bytes_text, columns, time_text
+from hlo2graph.program.buffers.sweep import DEFAULT, SERIAL
+from hlo2graph.program.device_figures import DEVICES, NODE_SECONDS
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.stats import plan_stats
+
+SCHEMA = {"name": "hlo2graph.budget", "version": 1}
+LIKE = {SERIAL: "XLA's LHS", DEFAULT: "XLA's CONCURRENT"}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPoint:
+    """One plan in figures."""
+
+    name: str
+    arena: int
+    thunks: int
+    edges: int
+    false: int
+    width: int
+    path: int
+    seconds: float
+
+    @property
+    def like(self) -> str | None:
+        """The mode of XLA that shares memory by the same rule."""
+        return LIKE.get(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReport:
+    """The points of one module on one device."""
+
+    module: str
+    target: str
+    fuse: str
+    device: str
+    lower_bound: int
+    points: tuple[BudgetPoint, ...]
+
+
+def measure(name: str, plan: Plan, device: str) -> BudgetPoint:
+    """Return the figures of one plan; `device` is a name of DEVICES."""
+    stats = plan_stats(plan)
+    false = sum(count for hazard, count in stats.by_hazard.items() if hazard in ARTEFACTS)
+    seconds = estimated_seconds(plan, DEVICES[device])
+    sizes = stats.arena_bytes, stats.nodes, stats.edges
+    return BudgetPoint(name, *sizes, false, stats.width, stats.critical_path, seconds)
+
+
+def report_budget(plan: Plan, device: str, points: list[BudgetPoint]) -> BudgetReport:
+    """Return the report; `plan` is that of any of the points."""
+    ordered = tuple(sorted(points, key=lambda point: point.arena))
+    bound = plan.arena.lower_bound
+    return BudgetReport(plan.name, plan.target, plan.fuse, device, bound, ordered)
+
+
+def budget_text(report: BudgetReport) -> str:
+    """Return the table of points, and what they are."""
+    device = DEVICES[report.device]
+    rows: list[tuple[str, ...]] = [
+        ("", "arena", "of bound", "edges", "false", "width", "path", "time", "")
+    ]
+    for point in report.points:
+        ratio = f"{point.arena / report.lower_bound:.2f}" if report.lower_bound else ""
+        counts = (point.edges, point.false, point.width, point.path)
+        times = time_text(point.seconds)
+        like = f"as {point.like}" if point.like else ""
+        rows.append((point.name, bytes_text(point.arena), ratio, *map(str, counts), times, like))
+    speeds = (
+        f"{device.figures.bytes_per_second / 1e12:.2f} TB/s, "
+        f"{device.vector_flops / 1e12:.0f} and {device.tensor_flops / 1e12:.0f} TFLOP/s, "
+        f"{time_text(NODE_SECONDS)} a node"
+    )
+    head = f"{report.module}   target {report.target}, fuse {report.fuse}"
+    lines = [
+        f"{head}, time estimated for {report.device}: {speeds}",
+        f"  alive at once in program order: {bytes_text(report.lower_bound)}",
+        *(f"  {line}" for line in _table(rows)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Align the last column to the left, as the first."""
+    width = max(len(row[-1]) for row in rows)
+    return columns([(*row[:-1], row[-1].ljust(width)) for row in rows], 1)
+
+
+def budget_json(report: BudgetReport) -> dict[str, Any]:
+    """Return what `budget --json` prints."""
+    device = DEVICES[report.device]
+    return {
+        "schema": SCHEMA,
+        "module": report.module,
+        "target": report.target,
+        "fuse": report.fuse,
+        "device": {
+            "name": report.device,
+            "bytes_per_second": device.figures.bytes_per_second,
+            "vector_flops": device.vector_flops,
+            "tensor_flops": device.tensor_flops,
+            "node_seconds": NODE_SECONDS,
+        },
+        "lower_bound_bytes": report.lower_bound,
+        "points": [
+            {
+                "name": point.name,
+                "like": point.like,
+                "arena_bytes": point.arena,
+                "thunks": point.thunks,
+                "edges": point.edges,
+                "false": point.false,
+                "width": point.width,
+                "path": point.path,
+                "seconds": point.seconds,
+            }
+            for point in report.points
+        ],
+    }
