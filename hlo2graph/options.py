@@ -20,6 +20,7 @@ SCHEDULES = ("concurrent", "serialize")
 REFERENCES = ("host", "xla", "none")
 BACKENDS = ("auto", "host", "cuda")
 MATMUL_PRECISIONS = ("default", "high", "highest")
+POINTERS = ("copy", "update", "cache", "recapture")
 
 
 class PlanOptions(TypedDict, total=False):

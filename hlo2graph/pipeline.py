@@ -21,6 +21,7 @@ from hlo2graph.ops.own_dot import gains_nothing, runs_as_own_kernel
 from hlo2graph.options import (
     BACKENDS,
     MATMUL_PRECISIONS,
+    POINTERS,
     TARGETS,
     Observer,
     Options,
@@ -198,6 +199,7 @@ def compile(
     *,
     elided: str | None = None,
     unroll_loops: str = "auto",
+    pointers: str = "copy",
     filename: str = "<string>",
     observe: Observer | None = None,
     **options: Unpack[PlanOptions],
@@ -210,12 +212,16 @@ def compile(
         such a program.
     unroll_loops: which loops of a known trip count a cuda graph holds round by round: auto (short
         ones), never, or those of at most so many rounds.
+    pointers: what a cuda executable does for arrays that lie elsewhere than at the call before:
+        copy them, update the graph's nodes, cache a graph for each set of addresses, or recapture
+        (build the graph again and update the instantiated one as a whole).
     observe, options: as for `plan`.
     Raises HloError, or BackendError where the backend is not there.
     """
     check_choice("backend", backend, BACKENDS)
     check_choice("matmul_precision", matmul_precision, MATMUL_PRECISIONS)
     check_rounds("unroll_loops", unroll_loops)
+    check_choice("pointers", pointers, POINTERS)
     machine = machine_for(backend)
     if not _is_planned(program):
         options.setdefault("target", machine)
@@ -229,6 +235,7 @@ def compile(
         elided=elided,
         matmul_precision=matmul_precision,
         unroll_loops=unroll_loops,
+        pointers=pointers,
     )
 
 

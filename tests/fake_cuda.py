@@ -10,9 +10,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from dataclasses import dataclass, field
+from itertools import count
 from random import Random
-from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -29,36 +28,15 @@ from hlo2graph.backends.cuda.stamps import LAUNCHES
 from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.program.thunks import Kernel, Library
 from hlo2graph.program.uses import walk
+from tests.fake_graphs import BAD, OK, FakeGraphs
 
 ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
 
-OK = real.CUresult.CUDA_SUCCESS
-BAD = real.CUresult.CUDA_ERROR_INVALID_VALUE
-KINDS = real.CUgraphConditionalNodeType
+
+NUMBERS = count(1001)  # of all fakes: one may destroy what an earlier one made
 
 
-@dataclass
-class Node:
-    id: int
-    graph: int
-    after: tuple
-    kind: str
-    early: tuple = ()  # those of `after` that come by programmatic edges
-    run: object = None
-    name: str = ""
-    handle: int = 0
-    bodies: tuple = ()
-    conditional: object = None
-
-
-@dataclass
-class Graph:
-    id: int
-    nodes: dict = field(default_factory=dict)
-    is_body: bool = False
-
-
-class FakeDriver:
+class FakeDriver(FakeGraphs):
     """Stands for `cuda.bindings.driver`; what it does not have is the real module's."""
 
     memory: ClassVar[dict] = {}  # of all fakes: one may free what an earlier one allocated
@@ -69,16 +47,12 @@ class FakeDriver:
         self.version, self.arch, self.multiprocessors = version, arch, multiprocessors
         self.rng = Random(seed)
         self.functions: dict[int, str] = {}
-        self.graphs: dict[int, Graph] = {}
-        self.execs: dict[int, int] = {}
-        self.handles: dict[int, int] = {}  # handle -> graph
-        self.conditions: dict[int, int] = {}
+        super().__init__()
         self.launched: list[str] = []
         self.api: list[str] = []
         self.fail: dict[str, object] = {}
         self.stamped = False  # kernels take one more argument, the place for time stamps
         self.clock = 10_000
-        self._count = 1000
         self.shapes: dict[str, tuple] = {}
         self.evaluator = None
 
@@ -98,8 +72,7 @@ class FakeDriver:
             )
 
     def _next(self) -> int:
-        self._count += 1
-        return self._count
+        return next(NUMBERS)
 
     # ---- device -------------------------------------------------------------------------------
 
@@ -167,6 +140,19 @@ class FakeDriver:
         del self.memory[int(address)]
         return (OK,)
 
+    def is_live(self, address, size):
+        """Memory that was allocated, by anybody here, and not yet freed."""
+        return any(
+            start <= address and address + size <= start + len(block)
+            for start, block in list(self.memory.items())
+        )
+
+    def cuMemcpyDtoDAsync(self, target, source, size, stream):
+        if not self.is_live(int(target), size) or not self.is_live(int(source), size):
+            return (BAD,)
+        assert int(target) + size <= int(source) or int(source) + size <= int(target)
+        return self.cuMemcpyHtoD(target, source, size)
+
     def cuMemcpyHtoD(self, target, source, size):
         ctypes.memmove(int(target), int(source), size)
         return (OK,)
@@ -174,9 +160,6 @@ class FakeDriver:
     cuMemcpyDtoH = cuMemcpyHtoD
 
     def cuMemcpyHtoDAsync(self, target, source, size, stream):
-        return self.cuMemcpyHtoD(target, source, size)
-
-    def cuMemcpyDtoDAsync(self, target, source, size, stream):
         return self.cuMemcpyHtoD(target, source, size)
 
     def cuMemsetD32Async(self, target, value, count, stream):
@@ -207,6 +190,7 @@ class FakeDriver:
         return (OK,)
 
     cuStreamDestroy = cuEventDestroy = cuEventSynchronize = cuModuleUnload = cuStreamSynchronize
+    cuStreamQuery = cuEventQuery = cuStreamSynchronize
 
     def cuEventCreate(self, flags):
         return OK, real.CUevent(self._next())
@@ -305,137 +289,9 @@ class FakeDriver:
         for dim in shape.minor_to_major:
             strides[dim] = step
             step *= shape.dims[dim]
+        assert self.is_live(address, shape.size), "a kernel got an address that is not allocated"
         buffer = (ctypes.c_ubyte * shape.size).from_address(address)
         return np.ndarray(shape.dims, shape.dtype.numpy, buffer, 0, strides)
-
-    # ---- graphs -------------------------------------------------------------------------------
-
-    def _graph(self, *, is_body=False):
-        id = self._next()
-        self.graphs[id] = Graph(id, is_body=is_body)
-        return real.CUgraph(id)
-
-    def cuGraphCreate(self, flags):
-        return OK, self._graph()
-
-    def cuGraphDestroy(self, graph):
-        return (OK,)
-
-    cuGraphExecDestroy = cuGraphDestroy
-
-    def _add(self, graph, after, count, **what):
-        found = self.graphs[int(graph)]
-        ids = tuple(int(a) for a in after)
-        if count != len(ids) or len(set(ids)) != count or not set(ids) <= set(found.nodes):
-            return BAD, None
-        id = self._next()
-        found.nodes[id] = Node(id, found.id, ids, **what)
-        return OK, real.CUgraphNode(id)
-
-    def cuGraphAddKernelNode(self, graph, after, count, params):
-        if "cuGraphAddKernelNode" in self.fail:
-            return self.fail["cuGraphAddKernelNode"], None
-        name, run = self.kernel(int(params.func), int(params.kernelParams))
-        return self._add(graph, after, count, kind="kernel", run=run, name=name)
-
-    def cuGraphAddDependencies(self, graph, sources, targets, data, count):
-        """Edges to nodes that are there: here programmatic ones, between kernels alone."""
-        nodes = self.graphs[int(graph)].nodes
-        for source, target, kind in zip(sources, targets, data, strict=True):
-            before, after = nodes[int(source)], nodes[int(target)]
-            assert kind.type == real.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
-            if (before.kind, after.kind) != ("kernel", "kernel") or before.id in after.after:
-                return (BAD,)
-            after.after, after.early = (*after.after, before.id), (*after.early, before.id)
-        return (OK,)
-
-    def cuGraphAddMemcpyNode(self, graph, after, count, params, context):
-        target, source = int(params.dstDevice), int(params.srcDevice)
-        size = params.WidthInBytes
-        assert size > 0
-        return self._add(
-            graph, after, count, kind="memcpy", run=lambda: ctypes.memmove(target, source, size)
-        )
-
-    def cuGraphAddMemsetNode(self, graph, after, count, params, context):
-        what = (int(params.dst), params.value, params.elementSize, params.width)
-        assert what[3] > 0
-        return self._add(graph, after, count, kind="memset", run=lambda: self._fill(*what))
-
-    def cuGraphConditionalHandleCreate(self, graph, context, default, flags):
-        handle = self._next()
-        self.handles[handle] = int(graph)
-        return OK, real.CUgraphConditionalHandle(handle)
-
-    def CUgraphNodeParams(self):
-        return SimpleNamespace(conditional=SimpleNamespace())
-
-    def cuGraphAddNode(self, graph, after, data, count, params):
-        assert params.type == real.CUgraphNodeType.CU_GRAPH_NODE_TYPE_CONDITIONAL
-        wish = params.conditional
-        old = self.version < 12080
-        if self.handles.pop(int(wish.handle), None) != int(graph):
-            return BAD, None
-        if old and (wish.type == KINDS.CU_GRAPH_COND_TYPE_SWITCH or wish.size != 1):
-            return BAD, None
-        bodies = tuple(self._graph(is_body=True) for _ in range(wish.size))
-        wish.phGraph_out = list(bodies)
-        return self._add(
-            graph,
-            after,
-            count,
-            kind="conditional",
-            handle=int(wish.handle),
-            bodies=tuple(int(b) for b in bodies),
-            conditional=wish.type,
-        )
-
-    def cuGraphDebugDotPrint(self, graph, path, flags):
-        with open(path, "w") as file:
-            file.write("digraph dot {\n")
-            for node in self.graphs[int(graph)].nodes.values():
-                file.write(f'"{node.id}" [label="{node.kind} {node.name}"];\n')
-                file.writelines(f'"{before}" -> "{node.id}";\n' for before in node.after)
-            file.write("}\n")
-        return (OK,)
-
-    def cuGraphInstantiateWithParams(self, graph, params):
-        self.api.append("cuGraphInstantiateWithParams")
-        failures = self.fail.get("cuGraphInstantiateWithParams", [])
-        if failures:
-            return failures.pop(0), None
-        if self.version < 12080 and any(g.is_body and not g.nodes for g in self.graphs.values()):
-            return BAD, None
-        id = self._next()
-        self.execs[id] = int(graph)
-        return OK, real.CUgraphExec(id)
-
-    def cuGraphUpload(self, exec_, stream):
-        return (OK,)
-
-    def run_graph(self, id):
-        """Execute a graph in a random order that its dependencies allow."""
-        graph = self.graphs[id]
-        left = dict(graph.nodes)
-        while left:
-            ready = [n for n in left.values() if not any(a in left for a in n.after)]
-            node = self.rng.choice(ready)
-            del left[node.id]
-            if node.kind == "conditional":
-                self._run_conditional(node)
-            else:
-                node.run()
-
-    def _run_conditional(self, node):
-        if node.conditional == KINDS.CU_GRAPH_COND_TYPE_WHILE:
-            while self.conditions[node.handle]:
-                self.run_graph(node.bodies[0])
-            return
-        chosen = self.conditions.pop(node.handle)  # must have been set in this run
-        if node.conditional == KINDS.CU_GRAPH_COND_TYPE_IF:
-            chosen = 0 if chosen else 1
-        if chosen < len(node.bodies):
-            self.run_graph(node.bodies[chosen])
 
 
 class FakeLibrary:
@@ -469,8 +325,19 @@ class FakeLibrary:
 
     def cuGraphLaunch(self, exec_, stream):
         self.driver.api.append("cuGraphLaunch")
-        self.driver.run_graph(self.driver.execs[exec_.value])
+        if failures := self.driver.fail.get("cuGraphLaunch"):
+            return int(failures.pop(0))
+        self.driver.run_exec(exec_.value)
         return 0
+
+    def cuGraphExecKernelNodeSetParams_v2(self, exec_, node, params):
+        return int(self.driver.set_params("kernel", exec_.value, node.value, params.value))
+
+    def cuGraphExecMemcpyNodeSetParams(self, exec_, node, params, context):
+        return int(self.driver.set_params("memcpy", exec_.value, node.value, params.value))
+
+    def cuGraphExecMemsetNodeSetParams(self, exec_, node, params, context):
+        return int(self.driver.set_params("memset", exec_.value, node.value, params.value))
 
     def cuStreamSynchronize(self, stream):
         return 0

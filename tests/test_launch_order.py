@@ -6,14 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlo2graph.backends.cuda.launch_order import FEWEST_SOURCES, launch_order
-from hlo2graph.backends.cuda.steps import KernelStep, PackedArguments, StepSequence
+from hlo2graph.backends.cuda.steps import KernelStep, StepSequence
 
 
 def sequence(*before: tuple[int, ...]) -> StepSequence:
-    steps = [
-        KernelStep(str(k), "", None, (1, 1, 1), 1, 0, PackedArguments(()))
-        for k in range(len(before))
-    ]
+    steps = [KernelStep(str(k), "", None, (1, 1, 1), 1, 0, ()) for k in range(len(before))]
     return StepSequence(tuple(steps), before)
 
 

@@ -156,6 +156,7 @@ def _compiled(
             options["matmul_precision"],
             elided=options["elided"],
             unroll_loops=options["unroll_loops"],
+            pointers=options["pointers"],
         )
     return module, executable
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 import click
 
 from hlo2graph.cli import units
-from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, REFERENCES, PlanOptions
+from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, POINTERS, REFERENCES, PlanOptions
 
 MOST_THREADS = 1024  # more than that the system may refuse, and no program is as wide
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,6 +35,7 @@ class RunOptions(TypedDict):
     threads: int | None
     cold_l2: bool
     unroll_loops: str
+    pointers: str
     profile: str | None
     trace: str | None
 
@@ -145,6 +146,14 @@ _OPTIONS = (
         show_default=True,
         help="On cuda, write loops of a known trip count out in the graph: short ones whole and "
         "longer ones some rounds at a time, those of at most N rounds, none.",
+    ),
+    click.option(
+        "--pointers",
+        type=click.Choice(POINTERS),
+        default="copy",
+        show_default=True,
+        help="On cuda, what a call does for device arrays that lie elsewhere than at the one "
+        "before; `run` checks it with arrays that move.",
     ),
     click.option(
         "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."

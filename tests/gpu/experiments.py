@@ -25,12 +25,14 @@ from pathlib import Path
 import numpy as np
 
 from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Functions, compile_kernels
 from hlo2graph.backends.cuda.driver import call, cuda, open_device
-from hlo2graph.backends.cuda.graph import GraphBuilder, GraphExec
+from hlo2graph.backends.cuda.graph import GraphBuilder
+from hlo2graph.backends.cuda.graph_exec import GraphExec
 from hlo2graph.backends.cuda.memory import Event, Stream
 from hlo2graph.backends.cuda.serial import Gate
-from hlo2graph.backends.cuda.steps import KernelStep, PackedArguments, StepSequence
+from hlo2graph.backends.cuda.steps import KernelStep, StepSequence
 
 LANES = (1, 2, 4, 8)
 
@@ -94,8 +96,8 @@ def launch_costs(count: int = 400) -> dict[str, float]:
     compiled = compile_kernels((), open_device().arch)
     functions, stream = Functions(compiled, {}), Stream()
     nothing = functions[builtin.NOTHING]
-    step = KernelStep("", "", nothing, (1, 1, 1), 1, 0, PackedArguments(()))
-    bound = step.launcher(stream)
+    step = KernelStep("", "", nothing, (1, 1, 1), 1, 0, ())
+    bound = step.launcher(stream, Addresses(()))
     found = {
         "bound": each(lambda: [bound() for _ in range(count)], stream, count),
         "cuda.bindings": each(
@@ -162,7 +164,8 @@ def examine(path: Path, fuse: str, duration: float) -> list[dict]:
 
 
 def made(executable, name: str, steps: StepSequence, kind=GraphBuilder) -> Variant:
-    builder = kind(executable.device, executable._functions[builtin.NOTHING])
+    nothing = executable._functions[builtin.NOTHING]
+    builder = kind(executable.device, nothing, executable.memory.addresses)
     graph = builder.build(steps)
     exec_ = GraphExec(graph, builder.places, executable.device)
     exec_.upload(executable.stream.handle)

@@ -1,4 +1,4 @@
-"""A plan made ready for a device: kernels compiled and loaded, thunks bound to addresses."""
+"""A plan made ready for a device: kernels compiled and loaded, thunks bound to functions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.addresses import Operand
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.compiler import KERNELS_PER_UNIT, Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.kernels import KernelKey, key_of
-from hlo2graph.backends.cuda.memory import PlanMemory
-from hlo2graph.backends.cuda.products import CapturedGraph
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
@@ -25,7 +23,6 @@ from hlo2graph.backends.cuda.steps import (
     KernelStep,
     LibraryStep,
     LoopStep,
-    PackedArguments,
     SetConditionStep,
     Step,
     StepSequence,
@@ -105,15 +102,27 @@ def compile_kernels(sources: Several[KernelSource], arch: str) -> list[Compiled]
     return compile_units([*units, builtin.TEXT], arch)
 
 
+Packing: TypeAlias = Callable[
+    [Computing[Slice], KernelSource], tuple[KernelSource, tuple[Operand, ...]]
+]
+"""Which kernel runs a thunk, and what it takes."""
+
+
+def plain(
+    thunk: Computing[Slice], source: KernelSource
+) -> tuple[KernelSource, tuple[Operand, ...]]:
+    """Run the thunk's own kernel, which takes the addresses of what it reads and writes."""
+    return source, (*thunk.reads, *thunk.writes)
+
+
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """Turns thunks into steps. `extra` gives the arguments that a kernel takes behind the rest."""
+    """Turns thunks into steps."""
 
-    memory: PlanMemory
     functions: Functions
     sources: Mapping[KernelKey, KernelSource]
-    extra: Callable[[str], tuple[int, ...]] = lambda _: ()
     products: Mapping[str, BlasPlan] = field(default_factory=dict)
+    packing: Packing = plain
 
     def bind(self, sequence: Sequence[Slice]) -> StepSequence:
         """Return the steps of `sequence`.
@@ -157,20 +166,15 @@ class Binder:
         """Bind a library's call, or the kernel of ours that stands in for it."""
         if thunk.computation not in self.products:
             return self._kernel(thunk, place)
-        product = self.products[thunk.computation]
-        address = self.memory.address
-        lhs, rhs = (address(s) for s in (*thunk.reads, *thunk.reads)[:2])
-        scratch = [(address(s), s.size) for s in thunk.workspace]
-        arguments = (lhs, rhs, address(thunk.writes[0]), scratch[0] if scratch else (0, 0))
-        enqueue = partial(product.launch, *arguments)
-        captured = CapturedGraph(enqueue, place)
-        return (LibraryStep(thunk.name, place, enqueue, captured),)
+        lhs, rhs = (*thunk.reads, *thunk.reads)[:2]
+        scratch = thunk.workspace[0] if thunk.workspace else None
+        product, out = self.products[thunk.computation], thunk.writes[0]
+        return (LibraryStep(thunk.name, place, product, lhs, rhs, out, scratch),)
 
     def _kernel(self, thunk: Computing[Slice], place: str) -> tuple[Step, ...]:
         if not any(w.size for w in thunk.writes):
             return ()
-        source = self.sources[key_of(thunk)]
-        addresses = tuple(self.memory.address(s) for s in (*thunk.reads, *thunk.writes))
+        source, arguments = self.packing(thunk, self.sources[key_of(thunk)])
         return (
             KernelStep(
                 thunk.name,
@@ -179,39 +183,37 @@ class Binder:
                 source.grid,
                 source.threads,
                 source.shared_bytes,
-                PackedArguments((*addresses, *self.extra(thunk.name))),
+                arguments,
             ),
         )
 
     def _copy(self, name: str, place: str, source: Slice, target: Slice) -> tuple[Step, ...]:
         if not source.size or source == target:
             return ()
-        start, end = self.memory.address(source), self.memory.address(target)
-        return (CopyStep(name, place, start, end, source.size),)
+        return (CopyStep(name, place, source, target),)
 
     def _fill(self, thunk: Fill[Slice], place: str) -> tuple[Step, ...]:
         """Bind a fill to one of our kernels, which a graph starts faster than the driver's own.
 
         The driver's takes what does not lie on whole words of 8 bytes.
         """
-        size = thunk.target.size
-        if not size:
+        target, pattern = thunk.target, shortest(thunk.pattern)
+        if not target.size:
             return ()
-        target, pattern = self.memory.address(thunk.target), shortest(thunk.pattern)
-        width = next((w for w in (16, 8) if not target % 8 and not size % w), 0)
+        width = next((w for w in (16, 8) if not target.offset % 8 and not target.size % w), 0)
         if width < len(pattern):
-            element, count = int.from_bytes(pattern, "little"), size // len(pattern)
-            return (FillStep(thunk.name, place, target, element, len(pattern), count),)
+            element = int.from_bytes(pattern, "little")
+            return (FillStep(thunk.name, place, target, element, len(pattern)),)
         whole = pattern * (width // len(pattern))
         words = [int.from_bytes(whole[at : at + 8], "little") for at in range(0, width, 8)]
         function = self.functions[builtin.FILL8 if width == 8 else builtin.FILL16]
-        count, threads = size // width, builtin.FILL_THREADS
+        count, threads = target.size // width, builtin.FILL_THREADS
         grid = (-(-count // threads), 1, 1)
-        arguments = PackedArguments((target, count, *words))
+        arguments: tuple[Operand, ...] = (target, count, *words)
         return (KernelStep(thunk.name, place, function, grid, threads, 0, arguments),)
 
     def _loop(self, thunk: While[Slice], place: str) -> LoopStep:
-        predicate = self.memory.address(thunk.condition.results[0])
+        predicate = thunk.condition.results[0]
         set_while = self.functions[builtin.SET_WHILE]
         setter = SetConditionStep(thunk.name, place, set_while, set_while, predicate, 2)
         condition, body = self.bind(thunk.condition), self.bind(thunk.body)
@@ -225,8 +227,8 @@ class Binder:
             else (builtin.SET_SWITCH, builtin.SET_SWITCH_IS)
         )
         whole, single = (self.functions[n] for n in names)
-        selector = self.memory.address(thunk.selector)
-        setter = SetConditionStep(thunk.name, place, whole, single, selector, len(thunk.branches))
+        selector, count = thunk.selector, len(thunk.branches)
+        setter = SetConditionStep(thunk.name, place, whole, single, selector, count)
         branches = tuple(self._taken(b, thunk, place) for b in thunk.branches)
         return BranchStep(thunk.name, place, branches, selector, is_pred, setter)
 

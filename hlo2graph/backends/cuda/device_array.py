@@ -22,11 +22,15 @@ LEGACY_STREAM, NO_SYNCHRONISATION = 1, -1
 class DeviceArray:
     """The bytes of one input or result of an executable, on the device.
 
-    It shows the executable's own buffer: the next call of the executable overwrites it. Who wants
-    to keep a result takes `np.asarray(result)`, or a copy by another library.
+    A result shows the executable's own memory, which the next call of the same thread on the same
+    stream overwrites. Who wants to keep it asks `run` for a fresh one, or copies it. `stream` is
+    where it is ready: who uses it on another one must wait, which DLPack sees to.
     """
 
-    __slots__ = ("_device", "_home", "_layout", "_stream", "address", "dtype", "shape", "strides")
+    __slots__ = (
+        *("__weakref__", "_device", "_home"),
+        *("address", "dtype", "layout", "shape", "stream", "strides"),
+    )
 
     def __init__(
         self, address: int, layout: Shape, device: Device, stream: Stream, home: object
@@ -35,20 +39,20 @@ class DeviceArray:
         self.dtype = layout.dtype.numpy
         self.shape = layout.dims
         self.strides = strides_of(layout)
-        self._layout = layout
+        self.layout = layout
         self._device = device
-        self._stream = stream
+        self.stream = stream
         self._home = home  # keeps the memory alive
 
     def __repr__(self) -> str:
-        return f"DeviceArray({self._layout.without_layout_text()} on {self._device.name})"
+        return f"DeviceArray({self.layout.without_layout_text()} on {self._device.name})"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("a device array cannot become a NumPy array without a copy")
         self._device.make_current()
-        self._stream.synchronize("waiting for a result")
-        found = read_array(self.address, self._layout)
+        self.stream.synchronize("waiting for a result")
+        found = read_array(self.address, self.layout)
         return found if dtype is None else found.astype(dtype)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -66,7 +70,7 @@ class DeviceArray:
             raise BufferError("a device array is handed out where it lies, without a copy")
         self._device.make_current()
         if stream != NO_SYNCHRONISATION:
-            let_wait(LEGACY_STREAM if stream is None else stream, self._stream.handle)
+            let_wait(LEGACY_STREAM if stream is None else stream, self.stream.handle)
         device = self.__dlpack_device__()
         return dlpack.make_capsule(self.address, self.dtype, self.shape, self.strides, device, self)
 
@@ -80,7 +84,7 @@ class DeviceArray:
             "data": (self.address, False),
             "strides": self.strides,
             "version": 3,
-            "stream": int(self._stream),
+            "stream": int(self.stream),
         }
 
 
@@ -101,18 +105,28 @@ def is_on_device(arg: object) -> bool:
     return hasattr(arg, "__cuda_array_interface__")
 
 
-def take(arg: Any, leaf: Leaf, position: int, stream: Stream) -> dlpack.Foreign:
-    """Return a device array as memory, checked against the parameter that it is for.
+def is_writable(array: Any) -> bool:
+    """Tell whether the owner of a device array lets others write it."""
+    if isinstance(array, DeviceArray):
+        return True
+    if type(array).__module__.partition(".")[0] == "jaxlib":
+        return False
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return interface is None or not interface["data"][1]
 
-    `stream` waits for whatever still writes it.
+
+def take(arg: Any, leaf: Leaf, which: str, stream: Stream) -> dlpack.Foreign:
+    """Return a device array as memory, checked against the leaf that it is for.
+
+    `which` is that leaf for messages: input 0. `stream` waits for whatever still writes the array.
 
     Raises:
-        InputError: element type, shape or layout differ from the parameter's.
+        InputError: element type, shape, layout or device differ from the leaf's.
     """
-    what = f"input {position} ({leaf.name}) is {leaf.shape.without_layout_text()}"
+    what = f"{which} ({leaf.name}) is {leaf.shape.without_layout_text()}"
     try:
         found = _taken(arg, stream)
-    except TypeError as error:
+    except (TypeError, BufferError) as error:
         raise InputError(f"{what}, got {error}") from None
     if found.dtype != leaf.shape.dtype.numpy:
         raise InputError(
@@ -133,8 +147,8 @@ def take(arg: Any, leaf: Leaf, position: int, stream: Stream) -> dlpack.Foreign:
 
 def _taken(arg: Any, stream: Stream) -> dlpack.Foreign:
     if isinstance(arg, DeviceArray):
-        if int(arg._stream) != int(stream):
-            let_wait(int(stream), arg._stream.handle)
+        if int(arg.stream) != int(stream):
+            let_wait(int(stream), arg.stream.handle)
         return dlpack.Foreign(arg.address, arg.dtype, arg.shape, arg.strides, arg)
     if hasattr(arg, "__dlpack__"):
         return dlpack.read_capsule(arg.__dlpack__(stream=int(stream)))

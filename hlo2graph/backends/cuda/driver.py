@@ -24,6 +24,23 @@ except ImportError as missing:  # the extra is not installed
 
 cuda: Any = _bindings  # it has no types
 
+LOST = "this process can no longer use the GPU: start it anew"
+STICKY = {  # errors of kernels, after which every call in the context fails
+    f"CUDA_ERROR_{name}"
+    for name in (
+        "ASSERT",
+        "ECC_UNCORRECTABLE",
+        "HARDWARE_STACK_ERROR",
+        "ILLEGAL_ADDRESS",
+        "ILLEGAL_INSTRUCTION",
+        "INVALID_ADDRESS_SPACE",
+        "INVALID_PC",
+        "LAUNCH_FAILED",
+        "LAUNCH_TIMEOUT",
+        "MISALIGNED_ADDRESS",
+    )
+}
+
 
 def call(function: Any, *arguments: Any, doing: str = "") -> Any:
     """Call a driver function; return its result (a tuple of several, None of none).
@@ -42,7 +59,13 @@ def explain(api: str, status: Any, doing: str) -> str:
     result = cuda.CUresult(int(status))
     _, text = cuda.cuGetErrorString(result)
     words = text.decode() if text else "unknown error"
-    return f"{api}: {result.name} ({words})" + (f", {doing}" if doing else "")
+    lost = f"; {LOST}" if result.name in STICKY else ""
+    return f"{api}: {result.name} ({words})" + (f", {doing}" if doing else "") + lost
+
+
+def is_out_of_memory(error: BackendError) -> bool:
+    """Tell whether a failed call found no device memory."""
+    return "CUDA_ERROR_OUT_OF_MEMORY" in str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,7 @@ class Bound:
     api: str
     function: Callable[[], int]
     place: str  # for errors: what is done, and the HLO it is done for
+    keep: object = None  # what the arguments point to
 
     def __call__(self) -> None:
         """Make the call."""
@@ -62,9 +86,12 @@ class Bound:
             raise BackendError(explain(self.api, status, self.place))
 
 
-def bound(api: str, *arguments: Any, place: str = "") -> Bound:
-    """Return a call of `api`, a symbol of the driver library, with arguments from `ctypes`."""
-    return Bound(api, partial(getattr(_library(), api), *arguments), place)
+def bound(api: str, *arguments: Any, place: str = "", keep: object = None) -> Bound:
+    """Return a call of `api`, a symbol of the driver library, with arguments from `ctypes`.
+
+    `keep` is what they point to: it lives as long as the call.
+    """
+    return Bound(api, partial(getattr(_library(), api), *arguments), place, keep)
 
 
 @cache

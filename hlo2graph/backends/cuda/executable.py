@@ -3,46 +3,52 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, SupportsInt
 
-import numpy as np
-
-from hlo2graph.backends.arguments import check_argument, check_arguments
+from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.bind import Binder, Functions, Stopwatch, compile_kernels
-from hlo2graph.backends.cuda.device_array import DeviceArray, is_on_device, take
-from hlo2graph.backends.cuda.driver import Bound as Call
-from hlo2graph.backends.cuda.driver import call, cuda, open_device
-from hlo2graph.backends.cuda.graph import GraphBuilder, GraphExec
+from hlo2graph.backends.cuda.built import BuiltGraph, GraphMaker
+from hlo2graph.backends.cuda.call import (
+    Out,
+    Outputs,
+    described,
+    donated_positions,
+    read_arguments,
+)
+from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray
+from hlo2graph.backends.cuda.driver import open_device
+from hlo2graph.backends.cuda.instance import Instance
 from hlo2graph.backends.cuda.kernels import kernels_of
-from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream
+from hlo2graph.backends.cuda.loaded import Loaded
+from hlo2graph.backends.cuda.memory import CallersStream, Stream
+from hlo2graph.backends.cuda.pointers import STRATEGIES, Strategy
+from hlo2graph.backends.cuda.pool import Pool
+from hlo2graph.backends.cuda.ports import ports_of
 from hlo2graph.backends.cuda.products import Products
 from hlo2graph.backends.cuda.serial import SerialStream
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
 from hlo2graph.backends.elided import fill_elided
+from hlo2graph.errors import InputError
 from hlo2graph.ops.spec import Array
-from hlo2graph.program.plan import ArrayType, Bound, Plan
-
-
-class BuiltGraph:
-    """One graph of a plan, instantiated and on the device."""
-
-    def __init__(self, builder: GraphBuilder, graph: Any, exec_: GraphExec, launch: Call) -> None:
-        self.nodes, self.edges, self.notes = builder.nodes, builder.edges, tuple(builder.notes)
-        self.graph, self.exec, self.launch = graph, exec_, launch
+from hlo2graph.program.plan import ArrayType, Plan
 
 
 class CudaExecutable:
     """A plan ready to run; it owns every buffer, kernel and graph.
 
     With NumPy arguments a call gives NumPy results. With at least one device array (DLPack or
-    `__cuda_array_interface__`) it gives DeviceArrays and returns before they are computed; they
-    show the executable's own buffers, which its next call overwrites. `device_inputs` are the
-    buffers that the program reads: a call with exactly those copies nothing. Calls from several
-    threads take turns.
+    `__cuda_array_interface__`) it gives DeviceArrays and returns before they are computed. They
+    show the executable's own memory, which the next call of the same thread on the same stream
+    overwrites; no other call does. `device_inputs` are the buffers that the program reads: a call
+    with exactly those copies nothing.
+
+    Calls may come from several threads and go to several streams at once. Up to `instances` of
+    them (two at least) run side by side, each with memory and a graph of its own; others wait.
     """
 
     def __init__(
@@ -52,6 +58,8 @@ class CudaExecutable:
         elided: str | None = None,
         matmul_precision: str = "default",
         unroll_loops: str = "auto",
+        pointers: str = "copy",
+        instances: int = 4,
         ordinal: int = 0,
     ) -> None:
         """Compile, load and bind `plan`, and build its graph.
@@ -59,7 +67,8 @@ class CudaExecutable:
         `elided` gives values to constants that the text left out. `matmul_precision` other than
         default forbids TF32 in products of f32, and tensor cores in kernels of ours. `unroll_loops`
         is auto, never or a number: loops of a known trip count up to it are written out in the
-        graph.
+        graph. `pointers` is what happens where arrays lie elsewhere than at the call before: copy,
+        update, cache, recapture, table or auto.
 
         Raises:
             UnsupportedError: for operations that have no device code, all at once, and for elided
@@ -88,19 +97,24 @@ class CudaExecutable:
         with timed("load"):
             self._functions = Functions(units, {s.name: s for s in sources.values()})
             self.stream = Stream()
-            self.memory = PlanMemory(plan.allocations, device.memory_bytes, self.stream)
-            binder = Binder(self.memory, self._functions, sources, products=products.plans)
-            self.serial_steps = binder.bind(plan.body)
+            self.steps = Binder(self._functions, sources, products.plans)
+            self.serial_steps = self.steps.bind(plan.body)
             self.graph_body, self.unrolled = unrolled(plan.body, unrolling, plan.schedule)
-            self.graph_steps = binder.bind(self.graph_body) if self.unrolled else self.serial_steps
-        self._timed = timed
-        self.graph = self._build(chain=False, timed=timed)
-        self._thread = threading.get_ident()
-        self._turn = threading.Lock()
-        self._borrowed: list[object] = []
-        self._copied = Event()
-        self.device_inputs = tuple(self._array(b) for b in plan.inputs)
-        self.device_outputs = tuple(self._array(b) for b in plan.outputs)
+            self.graph_steps = (
+                self.steps.bind(self.graph_body) if self.unrolled else self.serial_steps
+            )
+            ports = ports_of(plan, self.graph_steps)
+        self.pointers = pointers
+        nothing = self._functions[builtin.NOTHING]
+        maker = GraphMaker(device, self.graph_steps, nothing, ports)
+        strategy = STRATEGIES[pointers]
+        self._loaded = Loaded(plan, device, maker, ports, strategy, self._functions)
+        self._first = Instance(self._loaded, self.stream, None, timed)
+        self.memory = self._first.memory
+        self._pool = Pool(self._first, partial(_another, self._loaded, self._first), instances)
+        self._current = threading.local()
+        self._streams: dict[int, Stream] = {}
+        self._donated = plan.donated
 
     @property
     def inputs(self) -> tuple[ArrayType, ...]:
@@ -121,36 +135,84 @@ class CudaExecutable:
         loops = ", ".join(self.unrolled[:4]) + (" ..." if len(self.unrolled) > 4 else "")
         return (f"written out round by round: {loops}", *notes)
 
+    @property
+    def graph(self) -> BuiltGraph:
+        """The graph over the executable's own buffers."""
+        return self._first.graph
+
+    @property
+    def device_inputs(self) -> tuple[DeviceArray, ...]:
+        """The buffers that the program reads, as arrays."""
+        return self._first.inputs
+
+    @property
+    def device_outputs(self) -> tuple[DeviceArray, ...]:
+        """The buffers that the results of `put` arrays are in, as arrays."""
+        return self._first.results(self.stream)
+
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """How each instance deals with arrays that moved, and what that took so far."""
+        return tuple(instance.strategy for instance in self._pool.instances)
+
     def __call__(self, *args: object) -> tuple[Any, ...]:
-        """Run the graph once; `args` are the parameter leaves."""
-        with self._turn:
-            if threading.get_ident() != self._thread:
-                self._enter()
-            if len(args) == len(self.device_inputs) and all(
-                a is b for a, b in zip(args, self.device_inputs, strict=True)
-            ):
-                if args:
-                    self.graph.launch()
-                    return self.device_outputs
-            elif any(is_on_device(a) for a in args):
-                return self._run_on_device(args)
-            arrays = check_arguments(args, self.plan.inputs)
-            self._write(dict(enumerate(arrays)))
-            self.graph.launch()
-            self.synchronize()
-            return self.read_outputs()
+        """Run the graph once; `args` are the parameter leaves. See `run`."""
+        return self.run(args)
+
+    def run(
+        self,
+        args: Sequence[object],
+        *,
+        out: Out = None,
+        stream: object = None,
+        donate: bool | Collection[int] = False,
+    ) -> tuple[Any, ...]:
+        """Run the graph once and return the result leaves.
+
+        args: the parameter leaves: NumPy arrays, or device arrays of any library.
+        out: None, for results in the executable's own memory; "fresh", for results in memory of
+            their own; or an array (or None) for each result to go to, which is what is returned.
+        stream: a CUDA stream, by its handle or as an object with `__cuda_stream__`, on which the
+            arguments are ready and the results will be; None is one of the executable's own.
+        donate: the positions of device arrays that the program may overwrite, or all that it would;
+            a result that takes the place of one is returned there.
+
+        Raises:
+            InputError: arguments, or arrays in `out`, do not fit.
+            BackendError: the driver refuses something.
+        """
+        on = self._stream_of(stream)
+        self._enter()
+        instance = self._pool.take(on)
+        try:
+            if on is None and out is None and not donate and instance.again(args):
+                return instance.results(instance.stream)
+            used = instance.stream if on is None else on
+            found = read_arguments(self.plan, args, instance, used)
+            to_host = out is None and len(found.on_host) == len(args)
+            outputs = Outputs(self.plan, out, self.device, used)
+            donated = donated_positions(donate, self._donated, len(args))
+            route = instance.run(described(found, outputs, donated), used)
+            if to_host:
+                used.synchronize(f"running {self.plan.name}")
+                return instance.read_results()
+            return outputs.collect(route, instance, args)
+        finally:
+            instance.lock.release()
 
     def put(self, *args: object) -> tuple[DeviceArray, ...]:
         """Copy arrays into the buffers that the program reads; return those as device arrays."""
-        with self._turn:
-            self._enter()
-            self._fill(args)
-            self.synchronize()
+        self._enter()
+        with self._first.lock:
+            found = read_arguments(self.plan, args, self._first, self.stream)
+            self._first.fill(found.addresses, found.on_host, found.owners)
+        self.synchronize()
         return self.device_inputs
 
     def synchronize(self) -> None:
         """Wait until everything that was called has run."""
-        self.stream.synchronize(f"running {self.plan.name}")
+        for instance in self._pool.instances:
+            instance.synchronize(f"running {self.plan.name}")
 
     # ---- what checks and timing use ---------------------------------------------------------
 
@@ -158,7 +220,10 @@ class CudaExecutable:
         """Copy host arrays into their buffers: all, or those at the positions in `only`."""
         arrays = check_arguments(args, self.plan.inputs)
         self._enter()
-        self._write({at: arrays[at] for at in (range(len(arrays)) if only is None else only)})
+        self.stream.synchronize("writing inputs")  # a run under way may still read them
+        for at in range(len(arrays)) if only is None else only:
+            leaf = self.plan.inputs[at]
+            self.memory.write(leaf.slice, leaf.shape, arrays[at])
 
     def poison(self) -> None:
         """Spoil every byte that only thunks write."""
@@ -177,80 +242,42 @@ class CudaExecutable:
             case "chain":
                 self.chain.launch()
             case _:
-                self.graph.launch()
+                self._first.run_home()
 
     def read_outputs(self) -> tuple[Array, ...]:
         """Return copies of what the result buffers hold."""
-        return tuple(np.asarray(array) for array in self.device_outputs)
+        self.stream.synchronize("waiting for results")
+        return self._first.read_results()
 
     @cached_property
     def serial(self) -> SerialStream:
         """The serial stream over the same buffers."""
-        return SerialStream(self.serial_steps, self.stream)
+        return SerialStream(self.serial_steps, self.stream, self.memory.addresses)
 
     @cached_property
     def chain(self) -> BuiltGraph:
         """The same nodes in program order, as a graph."""
-        return self._build(chain=True, timed=Stopwatch())
+        maker, home = replace(self._loaded.maker, chain=True), self._first.home
+        return BuiltGraph(maker, self.memory.addresses, self.stream, home)
 
     # ---- inside ------------------------------------------------------------------------------
 
-    def _build(self, *, chain: bool, timed: Stopwatch) -> BuiltGraph:
-        builder = GraphBuilder(self.device, self._functions[builtin.NOTHING])
-        with timed("build"):
-            graph = builder.build(self.graph_steps, chain=chain)
-        with timed("instantiate"):
-            exec_ = GraphExec(graph, builder.places, self.device)
-        with timed("upload"):
-            exec_.upload(self.stream.handle)
-            self.synchronize()
-        return BuiltGraph(builder, graph, exec_, exec_.launcher(self.stream))
-
-    def _array(self, bound: Bound) -> DeviceArray:
-        address = self.memory.address(bound.slice)
-        return DeviceArray(address, bound.shape, self.device, self.stream, self.memory)
-
-    def _run_on_device(self, args: Sequence[object]) -> tuple[DeviceArray, ...]:
-        self._fill(args)
-        self.graph.launch()
-        return self.device_outputs
-
-    def _fill(self, args: Sequence[object]) -> None:
-        """Bring every argument, on the host or on the device, into its buffer."""
-        if len(args) != len(self.plan.inputs):
-            check_arguments(args, self.plan.inputs)  # says what is wrong
-        borrowed: list[object] = []
-        for position, (arg, own) in enumerate(zip(args, self.device_inputs, strict=True)):
-            leaf = self.plan.inputs[position]
-            if arg is own:
-                continue
-            if not is_on_device(arg):
-                self._write({position: check_argument(arg, leaf, position)})
-                continue
-            given = take(arg, leaf, position, self.stream)
-            borrowed.append(given.owner)
-            if leaf.shape.size:
-                copy, size = cuda.cuMemcpyDtoDAsync, leaf.shape.size
-                to, source = own.address, given.address
-                call(copy, to, source, size, self.stream.handle, doing=f"copying {leaf.name}")
-        self._borrow(borrowed)
-
-    def _borrow(self, owners: list[object]) -> None:
-        """Keep what is being copied alive until the copies are done, at the next call at latest."""
-        if self._borrowed:
-            self._copied.synchronize()
-        self._borrowed = owners
-        if owners:
-            self._copied.record(self.stream.handle)
-
-    def _write(self, arrays: Mapping[int, Array]) -> None:
-        """Copy host arrays into the buffers of the inputs at those positions."""
-        self.synchronize()  # a run under way may still read them
-        for position, array in arrays.items():
-            leaf = self.plan.inputs[position]
-            self.memory.write(leaf.slice, leaf.shape, array)
-
     def _enter(self) -> None:
         """Make the context current on this thread."""
-        self.device.make_current()
-        self._thread = threading.get_ident()
+        if not getattr(self._current, "is_set", False):
+            self.device.make_current()
+            self._current.is_set = True
+
+    def _stream_of(self, given: Any) -> Stream | None:
+        if given is None:
+            return None
+        if hasattr(given, "__cuda_stream__"):
+            given = given.__cuda_stream__()[1]
+        if not isinstance(given, SupportsInt):
+            raise InputError(f"stream is a handle or has __cuda_stream__, not {given!r}")
+        handle = int(given) or LEGACY_STREAM
+        return self._streams.setdefault(handle, CallersStream(handle))
+
+
+def _another(loaded: Loaded, first: Instance) -> Instance:
+    return Instance(loaded, Stream(), first, Stopwatch())

@@ -9,22 +9,15 @@ body holds kernels, copies and fills, and further conditional nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from ctypes import c_void_p
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, assert_never
 
-from hlo2graph.backends.cuda.driver import (
-    Bound,
-    Device,
-    bound,
-    call,
-    cuda,
-    explain,
-    version_text,
-)
+from hlo2graph.backends.cuda.addresses import Addresses
+from hlo2graph.backends.cuda.driver import Device, call, cuda, version_text
 from hlo2graph.backends.cuda.launch_order import launch_order
+from hlo2graph.backends.cuda.nodes import CopyNode, FillNode, KernelNode, LibraryNode, Node
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
     CopyStep,
@@ -32,7 +25,6 @@ from hlo2graph.backends.cuda.steps import (
     KernelStep,
     LibraryStep,
     LoopStep,
-    PackedArguments,
     Step,
     StepSequence,
 )
@@ -49,12 +41,15 @@ NO_GRAPH = "update it, or run on the serial stream alone"
 class GraphBuilder:
     """Adds sequences' nodes to graphs; `places` says for each node which HLO it is for.
 
-    `nothing` is a kernel that does nothing: for start nodes, and because older drivers refuse an
-    empty body. `notes` tells what was built differently from what the newest driver allows.
+    `at` is where the slices lie, and `held` the nodes that hold addresses of them. `nothing` is a
+    kernel that does nothing: for start nodes, and because older drivers refuse an empty body.
+    `notes` tells what was built differently from what the newest driver allows.
     """
 
     device: Device
     nothing: Any
+    at: Addresses
+    held: list[Node] = field(default_factory=list)
     places: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     nodes: int = 0
@@ -93,11 +88,11 @@ class GraphBuilder:
             case KernelStep():
                 return self._kernel(graph, step, after)
             case CopyStep():
-                return self._memory(cuda.cuGraphAddMemcpyNode, graph, step, after)
+                return self._added(CopyNode(step, self.at, self.device.context), graph, after)
             case FillStep():
-                return self._memory(cuda.cuGraphAddMemsetNode, graph, step, after)
+                return self._added(FillNode(step, self.at, self.device.context), graph, after)
             case LibraryStep():
-                return self._library(graph, step, after)
+                return self._added(LibraryNode(step, self.at), graph, after)
             case LoopStep():
                 return self._loop(graph, step, after, chain=chain)
             case BranchStep():
@@ -106,41 +101,35 @@ class GraphBuilder:
                 assert_never(step)
 
     def _kernel(self, graph: Any, step: KernelStep, after: list[Any]) -> Any:
-        function, doing = cuda.cuGraphAddKernelNode, f"adding {step.place}"
         is_small = self._has_programmatic and prod(step.grid) <= self.device.multiprocessors
         early = [n for n in after if is_small and int(n) in self._small]
         others = [n for n in after if n not in early]
-        node = call(function, graph, others, len(others), step.node_params(), doing=doing)
+        node = self._added(KernelNode(step, self.at), graph, others)
         if early:
             add, kinds = cuda.cuGraphAddDependencies, [_programmatic() for _ in early]
+            doing = f"adding {step.place}"
             call(add, graph, early, [node] * len(early), kinds, len(early), doing=doing)
+            self.edges += len(early)
         if is_small:
             self._small.add(int(node))
-        return self._added(node, step.place, after)
+        return node
 
     @property
     def _has_programmatic(self) -> bool:
         waits = int(self.device.arch.removeprefix("sm_")) >= EARLIEST_WAITER
         return waits and self.device.driver_version >= PROGRAMMATIC
 
-    def _library(self, graph: Any, step: LibraryStep, after: list[Any]) -> Any:
-        add, doing = cuda.cuGraphAddChildGraphNode, f"adding {step.place}"
-        node = call(add, graph, after, len(after), step.captured.handle, doing=doing)
-        return self._added(node, step.place, after)
+    def _added(self, node: Node, graph: Any, after: Sequence[Any]) -> Any:
+        handle = node.add(graph, after)
+        if node.step.slices:
+            self.held.append(node)
+        return self._counted(handle, node.step.place, after)
 
-    def _memory(
-        self, function: Callable[..., Any], graph: Any, step: CopyStep | FillStep, after: list[Any]
-    ) -> Any:
-        params, context = step.node_params(), self.device.context
-        doing = f"adding {step.place}"
-        node = call(function, graph, after, len(after), params, context, doing=doing)
-        return self._added(node, step.place, after)
-
-    def _added(self, node: Any, place: str, after: Sequence[Any]) -> Any:
-        self.places[int(node)] = place
+    def _counted(self, handle: Any, place: str, after: Sequence[Any]) -> Any:
+        self.places[int(handle)] = place
         self.nodes += 1
         self.edges += len(after)
-        return node
+        return handle
 
     def _loop(self, graph: Any, step: LoopStep, after: list[Any], *, chain: bool) -> Any:
         """The condition once in front, then a WHILE node whose body ends with the condition."""
@@ -193,7 +182,7 @@ class GraphBuilder:
         return self._kernel(graph, self._nothing("start", "the start node"), [])
 
     def _nothing(self, name: str, place: str) -> KernelStep:
-        return KernelStep(name, place, self.nothing, (1, 1, 1), 1, 0, PackedArguments(()))
+        return KernelStep(name, place, self.nothing, (1, 1, 1), 1, 0, ())
 
     def _handle(self, graph: Any, place: str) -> Any:
         make, context = cuda.cuGraphConditionalHandleCreate, self.device.context
@@ -210,7 +199,7 @@ class GraphBuilder:
         params.conditional.ctx = self.device.context
         add, doing = cuda.cuGraphAddNode, f"adding {place}"
         node = call(add, graph, after, None, len(after), params, doing=doing)
-        return self._added(node, place, after), list(params.conditional.phGraph_out)[:size]
+        return self._counted(node, place, after), list(params.conditional.phGraph_out)[:size]
 
     def _require(self, version: int, place: str, what: str) -> None:
         if self.device.driver_version < version:
@@ -231,43 +220,3 @@ def _programmatic() -> Any:
 def _chained(sequence: StepSequence) -> StepSequence:
     before = tuple((k - 1,) if k else () for k in range(len(sequence.steps)))
     return StepSequence(sequence.steps, before)
-
-
-class GraphExec:
-    """An instantiated graph, destroyed with the object."""
-
-    __slots__ = ("graph", "handle")
-
-    def __init__(self, graph: Any, places: dict[int, str], device: Device) -> None:
-        self.graph = graph
-        self.handle: Any = None
-        params = cuda.CUDA_GRAPH_INSTANTIATE_PARAMS()
-        params.flags = int(
-            cuda.CUgraphInstantiate_flags.CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
-        )
-        status, handle = cuda.cuGraphInstantiateWithParams(graph, params)
-        if status == cuda.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            call(cuda.cuDeviceGraphMemTrim, call(cuda.cuDeviceGet, device.ordinal))
-            status, handle = cuda.cuGraphInstantiateWithParams(graph, params)
-        if status != cuda.CUresult.CUDA_SUCCESS:
-            failed = int(params.hErrNode_out) if params.hErrNode_out is not None else 0
-            culprit = places.get(failed, "no node in particular")
-            reason = getattr(params.result_out, "name", str(params.result_out))
-            doing = f"{reason} at {culprit}"
-            raise BackendError(explain("cuGraphInstantiateWithParams", status, doing))
-        self.handle = handle
-
-    def upload(self, stream: Any) -> None:
-        """Put the graph on the device ahead of its first launch."""
-        call(cuda.cuGraphUpload, self.handle, stream)
-
-    def launcher(self, stream: Any) -> Bound:
-        """Return the call that enqueues one run of the graph on `stream`."""
-        exec_, place = c_void_p(int(self.handle)), "launching the graph"
-        return bound("cuGraphLaunch", exec_, c_void_p(int(stream)), place=place)
-
-    def __del__(self) -> None:
-        if cuda is not None:
-            if self.handle is not None:
-                cuda.cuGraphExecDestroy(self.handle)
-            cuda.cuGraphDestroy(self.graph)

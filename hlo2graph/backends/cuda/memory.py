@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.errors import BackendError
 from hlo2graph.hlo import Shape
@@ -48,14 +49,36 @@ class Stream:
     def __int__(self) -> int:
         return int(self.handle)
 
+    @property
+    def is_idle(self) -> bool:
+        """Everything that was enqueued has run."""
+        (status,) = cuda.cuStreamQuery(self.handle)
+        return bool(status == cuda.CUresult.CUDA_SUCCESS)
+
     def synchronize(self, doing: str) -> None:
         """Wait until everything that was enqueued has run."""
         call(cuda.cuStreamSynchronize, self.handle, doing=doing)
+
+    def wait(self, event: Event) -> None:
+        """Let what is enqueued from now on wait for what `event` marks."""
+        call(cuda.cuStreamWaitEvent, self.handle, event.handle, 0)
 
     def __del__(self) -> None:
         if self.handle is not None and cuda is not None:
             cuda.cuStreamSynchronize(self.handle)
             cuda.cuStreamDestroy(self.handle)
+
+
+class CallersStream(Stream):
+    """A stream of the caller's, who destroys it."""
+
+    __slots__ = ()
+
+    def __init__(self, handle: int) -> None:
+        self.handle = cuda.CUstream(handle)
+
+    def __del__(self) -> None:
+        pass
 
 
 class Event:
@@ -72,6 +95,12 @@ class Event:
     def record(self, stream: Any) -> None:
         """Mark what `stream` has been given so far."""
         call(cuda.cuEventRecord, self.handle, stream)
+
+    @property
+    def is_past(self) -> bool:
+        """What was marked has run."""
+        (status,) = cuda.cuEventQuery(self.handle)
+        return bool(status == cuda.CUresult.CUDA_SUCCESS)
 
     def synchronize(self) -> None:
         """Wait until what was marked has run."""
@@ -112,31 +141,47 @@ class PlanMemory:
     """The blocks of a plan's allocations; constants are uploaded at once.
 
     Everything is written on `stream`, whose later work finds it there: a copy from pageable memory
-    returns before it has arrived.
+    returns before it has arrived. With `like`, memory of the same plan, constants are those.
     """
 
-    def __init__(self, allocations: Sequence[Allocation], available: int, stream: Stream) -> None:
-        needed = sum(a.size for a in allocations)
+    def __init__(
+        self,
+        allocations: Sequence[Allocation],
+        available: int,
+        stream: Stream,
+        like: PlanMemory | None = None,
+    ) -> None:
+        needed = sum(a.size for a in allocations if like is None or a.literal is None)
         if needed > available:
             raise BackendError(
                 f"the program's buffers take {needed:,} bytes; this GPU has {available:,}"
             )
         self.total = needed
         self._stream = stream
-        self.blocks = tuple(
-            DeviceMemory(a.size, f"allocating {a.size:,} bytes for {a.kind} {a.owner}".rstrip())
-            for a in allocations
+        self.blocks: tuple[DeviceMemory, ...] = tuple(
+            like.blocks[index]
+            if like is not None and a.literal is not None
+            else DeviceMemory(
+                a.size, f"allocating {a.size:,} bytes for {a.kind} {a.owner}".rstrip()
+            )
+            for index, a in enumerate(allocations)
         )
+        self.addresses = Addresses(tuple(block.address for block in self.blocks))
         self._written = [
             block for a, block in zip(allocations, self.blocks, strict=True) if a.kind in WRITTEN
         ]
         for index, allocation in enumerate(allocations):
-            if (literal := allocation.literal) is not None and literal.array is not None:
+            literal = allocation.literal
+            if like is None and literal is not None and literal.array is not None:
                 self.write(Slice(index, 0, literal.shape.size), literal.shape, literal.array)
 
     def address(self, part: Slice) -> int:
         """Return the device address of a slice."""
-        return self.blocks[part.allocation].address + part.offset
+        return self.addresses.of(part)
+
+    def block(self, part: Slice) -> DeviceMemory:
+        """Return what owns the bytes of a slice."""
+        return self.blocks[part.allocation]
 
     def poison(self) -> None:
         """Spoil every byte that only thunks write, so that a read before its write shows."""
@@ -146,10 +191,7 @@ class PlanMemory:
 
     def write(self, part: Slice, shape: Shape, array: Array) -> None:
         """Copy `array` to a slice, laid out as `shape` says."""
-        if shape.elements:
-            laid_out = in_memory_order(array, shape)
-            source, size = laid_out.ctypes.data, laid_out.nbytes
-            call(cuda.cuMemcpyHtoDAsync, self.address(part), source, size, self._stream.handle)
+        write_array(self.address(part), shape, array, self._stream)
 
     def read(self, part: Slice, shape: Shape) -> Array:
         """Return a copy of what a slice holds."""
@@ -160,6 +202,17 @@ def in_memory_order(array: Array, shape: Shape) -> Array:
     """Return the elements of `array` in the order that `shape` has them in memory."""
     order = tuple(reversed(shape.minor_to_major))
     return np.ascontiguousarray(array.astype(shape.dtype.numpy, copy=False).transpose(order))
+
+
+def write_array(address: int, shape: Shape, array: Array, stream: Stream) -> None:
+    """Enqueue a copy of `array`, laid out as `shape` says, to a device address.
+
+    It may change at once: the driver has read it when this returns, being pageable memory.
+    """
+    if shape.elements:
+        laid_out = in_memory_order(array, shape)
+        source, size = laid_out.ctypes.data, laid_out.nbytes
+        call(cuda.cuMemcpyHtoDAsync, address, source, size, stream.handle)
 
 
 def read_array(address: int, shape: Shape) -> Array:

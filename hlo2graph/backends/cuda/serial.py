@@ -12,6 +12,7 @@ from ctypes import c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
+from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.driver import Bound, bound, cuda
 from hlo2graph.backends.cuda.memory import PinnedWord
 from hlo2graph.backends.cuda.steps import (
@@ -74,8 +75,9 @@ class _Readback:
 class SerialStream:
     """A plan's steps, ready to be enqueued in program order."""
 
-    def __init__(self, sequence: StepSequence, stream: Any) -> None:
+    def __init__(self, sequence: StepSequence, stream: Any, at: Addresses) -> None:
         self._stream = stream
+        self._at = at
         self._word = PinnedWord()
         self._gate: Gate | None = None
         self._wait = bound("cuStreamSynchronize", c_void_p(int(stream)), place="waiting")
@@ -103,7 +105,7 @@ class SerialStream:
         for step in sequence.steps:
             match step:
                 case KernelStep() | CopyStep() | FillStep() | LibraryStep():
-                    calls.append(step.launcher(self._stream))
+                    calls.append(step.launcher(self._stream, self._at))
                 case LoopStep():
                     calls.append(self._loop(step))
                 case BranchStep():
@@ -114,7 +116,7 @@ class SerialStream:
 
     def _loop(self, step: LoopStep) -> Do:
         condition, body = self._sequence(step.condition), self._sequence(step.body)
-        again = self._readback(step.predicate, 1, step.place)
+        again = self._readback(self._at.of(step.predicate), 1, step.place)
 
         def run() -> None:
             _all(condition)
@@ -126,7 +128,7 @@ class SerialStream:
 
     def _branch(self, step: BranchStep) -> Do:
         branches = tuple(self._sequence(b) for b in step.branches)
-        selected = self._readback(step.selector, 1 if step.is_pred else 4, step.place)
+        selected = self._readback(self._at.of(step.selector), 1 if step.is_pred else 4, step.place)
         last = len(branches) - 1
 
         def choose() -> None:

@@ -14,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from hlo2graph.backends.cuda import builtin
-from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels
+from hlo2graph.backends.cuda.addresses import Operand
+from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels, plain
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.executable import CudaExecutable
-from hlo2graph.backends.cuda.graph import GraphBuilder, GraphExec
+from hlo2graph.backends.cuda.graph import GraphBuilder
+from hlo2graph.backends.cuda.graph_exec import GraphExec
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.program.thunks import Computing, Slice
 
 LAUNCHES = 256  # include/stamp.cuh
 SLOT = np.dtype([("launches", "<u4"), ("blocks", "<u4"), ("times", "<u8", (LAUNCHES, 2))])
@@ -56,8 +59,9 @@ class StampedGraph:
         self._names: list[str] = []
         count = executable.graph_steps.count()
         self._slots = DeviceMemory(max(count, 1) * SLOT.itemsize, "allocating time stamps")
-        binder = Binder(executable.memory, self._functions, sources, self._slot, products)
-        builder = GraphBuilder(device, self._functions[builtin.NOTHING])
+        binder = Binder(self._functions, sources, products, self._with_slot)
+        nothing = self._functions[builtin.NOTHING]
+        builder = GraphBuilder(device, nothing, executable.memory.addresses)
         graph = builder.build(binder.bind(executable.graph_body))
         self._exec = GraphExec(graph, builder.places, device)
         self._launch = self._exec.launcher(executable.stream)
@@ -77,9 +81,13 @@ class StampedGraph:
             _node(name, slot) for name, slot in zip(self._names, held, strict=True) if slot[0]
         )
 
-    def _slot(self, name: str) -> tuple[int, ...]:
-        self._names.append(name)
-        return (self._slots.address + (len(self._names) - 1) * SLOT.itemsize,)
+    def _with_slot(
+        self, thunk: Computing[Slice], source: KernelSource
+    ) -> tuple[KernelSource, tuple[Operand, ...]]:
+        slot = self._slots.address + len(self._names) * SLOT.itemsize
+        self._names.append(thunk.name)
+        source, arguments = plain(thunk, source)
+        return source, (*arguments, slot)
 
 
 def stamped(source: KernelSource) -> KernelSource:

@@ -1,32 +1,39 @@
-"""A plan's thunks bound to a device: functions, addresses and packed arguments.
+"""A plan's thunks bound to a device: functions and their arguments, which name slices.
 
-The serial stream and the graph are made of the same steps, so they run the same kernels on the
-same bytes. Arguments are packed once, here; enqueuing a step makes one driver call.
+The serial stream and every graph are made of the same steps, so they run the same kernels on the
+same bytes. Arguments are packed where a step meets addresses; enqueuing it is one driver call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from ctypes import c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from hlo2graph.backends.cuda.addresses import Addresses, Operand
+from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.driver import Bound, bound, cuda
-from hlo2graph.backends.cuda.products import CapturedGraph
+from hlo2graph.program.thunks import Slice
 
 
 class PackedArguments:
     """Kernel arguments of 8 bytes each, and the array of pointers to them that a launch takes."""
 
-    __slots__ = ("pointers", "values")
+    __slots__ = ("_slices", "pointers", "values")
 
-    def __init__(self, values: tuple[int, ...]) -> None:
-        self.values = np.array(values, dtype=np.uint64)
+    def __init__(self, arguments: tuple[Operand, ...], at: Addresses) -> None:
+        self._slices = [(k, a) for k, a in enumerate(arguments) if isinstance(a, Slice)]
+        self.values = np.array([at.of(a) for a in arguments], dtype=np.uint64)
         self.pointers = np.uint64(self.values.ctypes.data) + np.uint64(8) * np.arange(
-            len(values), dtype=np.uint64
+            len(arguments), dtype=np.uint64
         )
+
+    def move(self, at: Addresses) -> None:
+        """Let the arguments point to where the slices lie now."""
+        for k, part in self._slices:
+            self.values[k] = at.of(part)
 
     @property
     def address(self) -> int:
@@ -44,29 +51,36 @@ class KernelStep:
     grid: tuple[int, int, int]
     threads: int
     shared_bytes: int
-    arguments: PackedArguments
+    arguments: tuple[Operand, ...]
 
-    def launcher(self, stream: Any) -> Bound:
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """What its arguments point to."""
+        return tuple(a for a in self.arguments if isinstance(a, Slice))
+
+    def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that launches it on `stream`."""
+        packed = PackedArguments(self.arguments, at)
         sizes = [c_uint(n) for n in (*self.grid, self.threads, 1, 1, self.shared_bytes)]
         return bound(
             "cuLaunchKernel",
             c_void_p(int(self.function)),
             *sizes,
             c_void_p(int(stream)),
-            c_void_p(self.arguments.address),
+            c_void_p(packed.address),
             None,
             place=f"launching {self.place}",
+            keep=packed,
         )
 
-    def node_params(self) -> Any:
+    def node_params(self, packed: PackedArguments) -> Any:
         """Return the parameters of a kernel node."""
         params = cuda.CUDA_KERNEL_NODE_PARAMS()
         params.func = self.function
         params.gridDimX, params.gridDimY, params.gridDimZ = self.grid
         params.blockDimX, params.blockDimY, params.blockDimZ = self.threads, 1, 1
         params.sharedMemBytes = self.shared_bytes
-        params.kernelParams = self.arguments.address
+        params.kernelParams = packed.address
         return params
 
 
@@ -81,7 +95,7 @@ class SetConditionStep:
     place: str
     function: Any
     function_is: Any
-    selector: int  # address
+    selector: Slice
     branches: int  # of a switch, the last of which takes what is out of range
 
     def with_handle(self, handle: Any) -> KernelStep:
@@ -92,8 +106,8 @@ class SetConditionStep:
         """Return the kernel that sets one branch's own node."""
         return self._kernel(self.function_is, (int(handle), self.selector, self.branches, branch))
 
-    def _kernel(self, function: Any, values: tuple[int, ...]) -> KernelStep:
-        return KernelStep(self.name, self.place, function, (1, 1, 1), 1, 0, PackedArguments(values))
+    def _kernel(self, function: Any, values: tuple[Operand, ...]) -> KernelStep:
+        return KernelStep(self.name, self.place, function, (1, 1, 1), 1, 0, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +116,31 @@ class CopyStep:
 
     name: str
     place: str
-    source: int
-    target: int
-    size: int
+    source: Slice
+    target: Slice
 
-    def launcher(self, stream: Any) -> Bound:
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """What it reads and writes."""
+        return self.source, self.target
+
+    def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that copies on `stream`."""
         return bound(
             "cuMemcpyDtoDAsync_v2",
-            c_uint64(self.target),
-            c_uint64(self.source),
-            c_size_t(self.size),
+            c_uint64(at.of(self.target)),
+            c_uint64(at.of(self.source)),
+            c_size_t(self.source.size),
             c_void_p(int(stream)),
             place=f"copying for {self.place}",
         )
 
-    def node_params(self) -> Any:
+    def node_params(self, at: Addresses) -> Any:
         """Return the parameters of a memcpy node: one row of bytes."""
         params = cuda.CUDA_MEMCPY3D()
         params.srcMemoryType = params.dstMemoryType = cuda.CUmemorytype.CU_MEMORYTYPE_DEVICE
-        params.srcDevice, params.dstDevice = self.source, self.target
-        params.WidthInBytes, params.Height, params.Depth = self.size, 1, 1
+        params.srcDevice, params.dstDevice = at.of(self.source), at.of(self.target)
+        params.WidthInBytes, params.Height, params.Depth = self.source.size, 1, 1
         return params
 
 
@@ -132,67 +150,86 @@ class FillStep:
 
     name: str
     place: str
-    target: int
+    target: Slice
     element: int
     element_size: int
-    count: int
 
-    def launcher(self, stream: Any) -> Bound:
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """What it writes."""
+        return (self.target,)
+
+    def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that fills on `stream`."""
         bits = 8 * self.element_size
         wrap = {8: c_ubyte, 16: c_ushort, 32: c_uint}[bits]
         return bound(
             f"cuMemsetD{bits}Async",
-            c_uint64(self.target),
+            c_uint64(at.of(self.target)),
             wrap(self.element),
-            c_size_t(self.count),
+            c_size_t(self.target.size // self.element_size),
             c_void_p(int(stream)),
             place=f"filling for {self.place}",
         )
 
-    def node_params(self) -> Any:
+    def node_params(self, at: Addresses) -> Any:
         """Return the parameters of a memset node: one row of elements."""
         params = cuda.CUDA_MEMSET_NODE_PARAMS()
-        params.dst, params.value, params.elementSize = self.target, self.element, self.element_size
-        params.width, params.height, params.pitch = self.count, 1, 0
+        params.dst, params.value = at.of(self.target), self.element
+        params.elementSize, params.width = self.element_size, self.target.size // self.element_size
+        params.height, params.pitch = 1, 0
         return params
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryStep:
-    """A library's call: `enqueue` makes it on a stream, `captured` holds what it enqueues."""
+    """A library's product of two matrices; `workspace` is scratch, where the plan has some."""
 
     name: str
     place: str
-    enqueue: Callable[[int], None]
-    captured: CapturedGraph
+    product: BlasPlan
+    lhs: Slice
+    rhs: Slice
+    out: Slice
+    workspace: Slice | None
 
-    def launcher(self, stream: Any) -> Enqueued:
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """What it reads and writes."""
+        found = (self.lhs, self.rhs, self.out)
+        return found if self.workspace is None else (*found, self.workspace)
+
+    def launcher(self, stream: Any, at: Addresses) -> Enqueued:
         """Return the call that enqueues it on `stream`."""
-        return Enqueued(self.enqueue, int(stream))
+        scratch = self.workspace
+        space = (0, 0) if scratch is None else (at.of(scratch), scratch.size)
+        addresses = (at.of(self.lhs), at.of(self.rhs), at.of(self.out))
+        return Enqueued(self.product, addresses, space, int(stream))
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
     """A library's call on one stream, ready to be made."""
 
-    enqueue: Callable[[int], None]
+    product: BlasPlan
+    addresses: tuple[int, int, int]
+    workspace: tuple[int, int]
     stream: int
 
     def __call__(self) -> None:
         """Make it."""
-        self.enqueue(self.stream)
+        self.product.launch(*self.addresses, self.workspace, self.stream)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """A loop: its condition's predicate is one byte at `predicate`."""
+    """A loop: its condition's predicate is the one byte of `predicate`."""
 
     name: str
     place: str
     condition: StepSequence
     body: StepSequence
-    predicate: int
+    predicate: Slice
     setter: SetConditionStep
 
 
@@ -203,7 +240,7 @@ class BranchStep:
     name: str
     place: str
     branches: tuple[StepSequence, ...]
-    selector: int
+    selector: Slice
     is_pred: bool
     setter: SetConditionStep
 

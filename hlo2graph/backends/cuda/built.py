@@ -1,0 +1,156 @@
+"""A plan's graph on the device, for arrays that lie at one placement and may move to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hlo2graph.backends.cuda.addresses import Addresses
+from hlo2graph.backends.cuda.bind import Stopwatch
+from hlo2graph.backends.cuda.driver import Bound, Device
+from hlo2graph.backends.cuda.graph import GraphBuilder
+from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
+from hlo2graph.backends.cuda.memory import Stream
+from hlo2graph.backends.cuda.nodes import Node
+from hlo2graph.backends.cuda.ports import Placement, Port
+from hlo2graph.backends.cuda.steps import StepSequence
+from hlo2graph.errors import BackendError
+
+MOST_LAUNCHERS = 64  # streams for which a launch is kept ready
+MOST_PATTERNS = 64  # sets of ports that moved together, for which the updates are kept ready
+
+
+@dataclass(frozen=True, slots=True)
+class GraphMaker:
+    """Builds graphs of the same steps, each over its own addresses."""
+
+    device: Device
+    steps: StepSequence
+    nothing: Any  # the kernel that does nothing
+    ports: tuple[Port, ...]
+    chain: bool = False
+
+    def build(self, home: Addresses, placement: Placement) -> tuple[GraphBuilder, Any]:
+        """Return a new graph, and what built it; allocations that are no ports lie at `home`."""
+        bases = list(home.bases)
+        for port, address in zip(self.ports, placement, strict=True):
+            bases[port.allocation] = address
+        builder = GraphBuilder(self.device, self.nothing, Addresses(bases))
+        return builder, builder.build(self.steps, chain=self.chain)
+
+
+class BuiltGraph:
+    """One graph, instantiated and on the device; `placement` is where its ports lie now."""
+
+    def __init__(
+        self,
+        maker: GraphMaker,
+        home: Addresses,
+        stream: Stream,
+        placement: Placement,
+        timed: Stopwatch | None = None,
+    ) -> None:
+        self._maker, self._home, self._stream = maker, home, stream
+        self.refusals: list[str] = []  # why the graph was instantiated anew
+        self._start(placement, timed or Stopwatch())
+
+    def _start(self, placement: Placement, timed: Stopwatch) -> None:
+        with timed("build"):
+            builder, graph = self._maker.build(self._home, placement)
+        with timed("instantiate"):
+            self.exec = GraphExec(graph, builder.places, self._maker.device)
+        with timed("upload"):
+            self.exec.upload(self._stream.handle)
+            self._stream.synchronize("putting the graph on the device")
+        self._take(builder, placement)
+
+    def _take(self, builder: GraphBuilder, placement: Placement) -> None:
+        self.graph = self.exec.graph
+        self.nodes, self.edges, self.notes = builder.nodes, builder.edges, tuple(builder.notes)
+        self.placement: Placement | None = placement
+        self._at = builder.at
+        self._held: dict[int, list[Node]] = {}  # by port
+        ports = {port.allocation: k for k, port in enumerate(self._maker.ports)}
+        for node in builder.held:
+            for allocation in {part.allocation for part in node.step.slices}:
+                if allocation in ports:
+                    self._held.setdefault(ports[allocation], []).append(node)
+        self.matters = tuple(sorted(self._held))  # the ports that any node touches
+        self._moves: dict[tuple[int, ...], list[tuple[Node, Callable[[], None]]]] = {}
+        self._launchers: dict[int, Bound] = {}
+        self.launch = self.exec.launcher(self._stream)
+
+    def launch_on(self, stream: Stream) -> None:
+        """Enqueue a run on `stream`."""
+        if stream is self._stream:
+            self.launch()
+            return
+        handle = int(stream)
+        if handle not in self._launchers:
+            if len(self._launchers) >= MOST_LAUNCHERS:
+                self._launchers.clear()
+            self._launchers[handle] = self.exec.launcher(stream)
+        self._launchers[handle]()
+
+    def nodes_to_move(self, placement: Placement) -> int:
+        """Return how many nodes hold an address that `placement` changes."""
+        return len(self._moved(self._changed(placement)))
+
+    def move(self, placement: Placement) -> int:
+        """Let the ports lie at `placement` from the next run on; return how many nodes changed.
+
+        Where the driver refuses, the graph is instantiated anew, and `refusals` says why.
+        """
+        if placement == self.placement:
+            return 0
+        if self.placement is None:  # an earlier move failed midway
+            self._start(placement, Stopwatch())
+            return self.nodes
+        moves = self._moved(self._changed(placement))
+        self.placement = None
+        bases = self._at.bases
+        assert isinstance(bases, list)
+        for port, address in zip(self._maker.ports, placement, strict=True):
+            bases[port.allocation] = address
+        try:
+            for node, give in moves:
+                node.move(self._at)
+                give()
+        except BackendError as error:
+            self.refusals.append(str(error))
+            self._start(placement, Stopwatch())
+            return self.nodes
+        self.placement = placement
+        return len(moves)
+
+    def replace(self, placement: Placement) -> None:
+        """Build the graph again for `placement` and update the instantiated one as a whole.
+
+        Where the driver refuses, the new graph is instantiated instead.
+        """
+        builder, graph = self._maker.build(self._home, placement)
+        held, self.placement = self.placement, None
+        with GraphOwner(graph) as owner:
+            if refused := self.exec.update(graph, builder.places):
+                self.placement = held
+                self.refusals.append(f"cuGraphExecUpdate: {refused}")
+                self.exec = GraphExec(owner.release(), builder.places, self._maker.device)
+                self._take(builder, placement)
+        self.placement = placement
+
+    def _changed(self, placement: Placement) -> tuple[int, ...]:
+        held = self.placement
+        if held is None:
+            return tuple(range(len(placement)))
+        return tuple(k for k, (a, b) in enumerate(zip(held, placement, strict=True)) if a != b)
+
+    def _moved(self, changed: tuple[int, ...]) -> list[tuple[Node, Callable[[], None]]]:
+        """Return the nodes that touch any of these ports, each with what updates it."""
+        if changed not in self._moves:
+            if len(self._moves) >= MOST_PATTERNS:
+                self._moves.clear()
+            found = {id(n): n for port in changed for n in self._held.get(port, ())}
+            handle = self.exec.handle
+            self._moves[changed] = [(node, node.setter(handle)) for node in found.values()]
+        return self._moves[changed]

@@ -1,0 +1,196 @@
+"""Calls of an executable: arrays of any library in, checked each time; results out.
+
+An argument that was there at the last call and cannot have changed since is recognised at once:
+our own device arrays and JAX's. Any other is read anew, because its owner may have moved it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hlo2graph.backends.arguments import check_argument, check_arguments
+from hlo2graph.backends.cuda.device_array import (
+    DeviceArray,
+    is_on_device,
+    is_writable,
+    let_wait,
+    take,
+)
+from hlo2graph.backends.cuda.driver import Device
+from hlo2graph.backends.cuda.instance import Call, Instance
+from hlo2graph.backends.cuda.memory import DeviceMemory, Stream, read_array
+from hlo2graph.backends.cuda.route import Brought, Route
+from hlo2graph.errors import InputError
+from hlo2graph.ops.spec import Array
+from hlo2graph.program.plan import Plan
+
+Out: TypeAlias = str | Sequence[object] | None
+FRESH = "fresh"
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What one call's arguments turned out to be."""
+
+    addresses: list[int | None] = field(default_factory=list)
+    on_host: dict[int, Array] = field(default_factory=dict)
+    owners: list[object] = field(default_factory=list)
+    refs: list[Callable[[], object]] = field(default_factory=list)
+    is_still: bool = True
+
+
+def read_arguments(
+    plan: Plan, args: Sequence[Any], instance: Instance, stream: Stream
+) -> Arguments:
+    """Return where the arguments are; `stream` waits for what still writes them.
+
+    Raises:
+        InputError: their number is wrong, or one has another type, shape or layout, or is on
+            another device.
+    """
+    if len(args) != len(plan.inputs):
+        check_arguments(args, plan.inputs)  # says what is wrong
+    found = Arguments()
+    for position, (arg, leaf) in enumerate(zip(args, plan.inputs, strict=True)):
+        if type(arg) is DeviceArray and arg.layout == leaf.shape:
+            if arg.stream is not stream:
+                let_wait(int(stream), arg.stream.handle)
+                found.is_still = False
+            found.addresses.append(arg.address)
+            if arg is not instance.inputs[position]:
+                found.owners.append(arg)
+            found.refs.append(weakref.ref(arg))
+        elif is_on_device(arg):
+            given = take(arg, leaf, f"input {position}", stream)
+            found.addresses.append(given.address)
+            found.owners += (given.owner, arg)
+            if is_settled(arg):
+                found.refs.append(_Settled(arg))
+            else:
+                found.is_still = False
+        else:
+            found.on_host[position] = check_argument(arg, leaf, position)
+            found.addresses.append(None)
+            found.is_still = False
+    return found
+
+
+def is_settled(arg: object) -> bool:
+    """An array of JAX: nothing can write or move it after it was made."""
+    return type(arg).__module__.partition(".")[0] == "jaxlib" and hasattr(arg, "is_deleted")
+
+
+class _Settled:
+    """Refers to an array of JAX, unless it was deleted."""
+
+    __slots__ = ("_ref",)
+
+    def __init__(self, array: object) -> None:
+        self._ref = weakref.ref(array)
+
+    def __call__(self) -> object:
+        array: Any = self._ref()
+        return None if array is None or array.is_deleted() else array
+
+
+class Outputs:
+    """Where the results of one call are wanted: at home, in fresh memory, in given arrays."""
+
+    def __init__(self, plan: Plan, out: Out, device: Device, stream: Stream) -> None:
+        """Read `out`.
+
+        Raises:
+            InputError: `out` is neither None, fresh nor an array or None for each result, or one
+                of its arrays does not fit, or cannot be written.
+        """
+        self._plan, self._device, self._stream = plan, device, stream
+        count = len(plan.outputs)
+        if isinstance(out, str) and out != FRESH:
+            raise InputError(f"out is fresh, or an array or None for each result, not {out!r}")
+        self.given: list[Any] = [None] * count if out is None or isinstance(out, str) else list(out)
+        if len(self.given) != count:
+            raise InputError(f"out has {len(self.given)} arrays; the program has {count} results")
+        self.addresses: list[int | None] = []
+        self.owners: list[object] = []
+        for position, array in enumerate(self.given):
+            self.addresses.append(self._address(position, array, is_fresh=out == FRESH))
+
+    def _address(self, position: int, array: Any, *, is_fresh: bool) -> int | None:
+        leaf = self._plan.outputs[position]
+        if isinstance(array, np.ndarray):
+            self._check_host(position, array)
+            return None
+        if array is not None:
+            if not is_on_device(array) or not is_writable(array):
+                raise InputError(
+                    f"result {position} ({leaf.name}) goes to an array that can be "
+                    f"written, not to {type(array).__name__}"
+                )
+            taken = take(array, leaf, f"result {position}", self._stream)
+            self.owners += (taken.owner, array)
+            return taken.address
+        if not is_fresh:
+            return None
+        size = leaf.slice.size
+        block = DeviceMemory(size, f"allocating {size:,} bytes for result {leaf.name}")
+        self.given[position] = DeviceArray(
+            block.address, leaf.shape, self._device, self._stream, block
+        )
+        self.owners.append(block)
+        return block.address
+
+    def _check_host(self, position: int, array: Array) -> None:
+        leaf = self._plan.outputs[position]
+        dtype, shape = leaf.shape.dtype.numpy, leaf.shape.dims
+        if array.dtype != dtype or array.shape != shape or not array.flags.writeable:
+            raise InputError(
+                f"result {position} ({leaf.name}) goes to a writable array of {dtype.name}"
+                f"{list(shape)}, got {array.dtype.name}{list(array.shape)}"
+            )
+
+    def collect(self, route: Route, instance: Instance, args: Sequence[object]) -> tuple[Any, ...]:
+        """Return the results after the call was enqueued; those for the host are waited for."""
+        own = instance.results(self._stream)
+        found: list[Any] = []
+        for position, (array, at) in enumerate(zip(self.given, route.results, strict=True)):
+            if isinstance(array, np.ndarray):
+                self._stream.synchronize("waiting for a result")
+                array[...] = read_array(at, self._plan.outputs[position].shape)
+                found.append(array)
+            elif array is not None:
+                found.append(array)
+            elif at == own[position].address:
+                found.append(own[position])
+            else:  # the argument that was donated for it
+                leaf = self._plan.outputs[position]
+                found.append(DeviceArray(at, leaf.shape, self._device, self._stream, args))
+        return tuple(found)
+
+
+def donated_positions(
+    donate: bool | Collection[int], possible: Sequence[int], count: int
+) -> tuple[int, ...]:
+    """Return the inputs that a call may overwrite: all that are `possible`, or those named.
+
+    Raises:
+        InputError: there is no such input; the program has `count`.
+    """
+    if isinstance(donate, bool):
+        return tuple(possible) if donate else ()
+    for position in donate:
+        if position not in range(count):
+            raise InputError(f"donate names input {position!r}; the program has {count}")
+    return tuple(k for k in possible if k in donate)
+
+
+def described(found: Arguments, outputs: Outputs, donated: tuple[int, ...]) -> Call:
+    """Return the call that an instance runs."""
+    brought = Brought(tuple(found.addresses), tuple(outputs.addresses), donated)
+    owners = [*found.owners, *outputs.owners]
+    is_still = found.is_still and bool(found.refs) and not outputs.owners and not donated
+    return Call(brought, found.on_host, owners, found.refs, is_still)

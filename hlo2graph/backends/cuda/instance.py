@@ -1,0 +1,260 @@
+"""An instance: the memory, the graph and the stream that one call at a time needs."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from hlo2graph.backends.cuda.bind import Stopwatch
+from hlo2graph.backends.cuda.built import BuiltGraph
+from hlo2graph.backends.cuda.copier import Copier
+from hlo2graph.backends.cuda.device_array import DeviceArray
+from hlo2graph.backends.cuda.loaded import Loaded
+from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream, write_array
+from hlo2graph.backends.cuda.pointers import Site
+from hlo2graph.backends.cuda.ports import Placement
+from hlo2graph.backends.cuda.route import Brought, Move, Route, Router
+from hlo2graph.errors import BackendError
+from hlo2graph.ops.spec import Array
+from hlo2graph.program.plan import Bound
+
+ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay
+IN_FLIGHT = 32  # calls whose arrays are kept alive before the host waits for the oldest
+
+
+class Instance:
+    """Runs calls one after another, on any stream; who uses it holds `lock`.
+
+    Its results lie in its own memory until its next call. `user` is whose calls come here; an
+    instance with results that somebody still holds is nobody else's.
+    """
+
+    def __init__(
+        self, loaded: Loaded, stream: Stream, like: Instance | None, timed: Stopwatch
+    ) -> None:
+        plan, device = loaded.plan, loaded.device
+        self.lock = threading.Lock()
+        self.user: object = None
+        self.stream = stream
+        shared: PlanMemory | None = None if like is None else like.memory
+        with timed("allocate"):
+            self.memory: PlanMemory = PlanMemory(
+                plan.allocations, device.memory_bytes, stream, shared
+            )
+        self._loaded = loaded
+        self._router = Router(plan, loaded.ports, self.memory.addresses)
+        self._routes: OrderedDict[Brought, Route] = OrderedDict()
+        self._copier = Copier()
+        build = partial(BuiltGraph, loaded.maker, self.memory.addresses, stream)
+        home = self._router.home
+        self.graph = build(home, timed)
+        self.strategy = loaded.strategy(Site(loaded.ports, home, self.graph, build, self._copier))
+        self._last = stream
+        self._ran = Event()  # marks the last call where it was on another stream than our own
+        self._kept = KeptAlive()
+        self._given: list[weakref.ref[DeviceArray]] = []
+        self._known: Known | None = None
+        weakref.finalize(self, _wait, stream, self._ran, self._kept).atexit = False
+
+    @cached_property
+    def inputs(self) -> tuple[DeviceArray, ...]:
+        """The arrays that the program reads when nothing else is brought."""
+        return tuple(self._array(bound, self.stream) for bound in self._loaded.plan.inputs)
+
+    @property
+    def has_results_out(self) -> bool:
+        """Somebody holds results that lie in its memory."""
+        return any(ref() is not None for ref in self._given)
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything that was enqueued has run."""
+        return self._last.is_idle if self._last is self.stream else self._ran.is_past
+
+    def results(self, stream: Stream) -> tuple[DeviceArray, ...]:
+        """Return the results in its own memory, as arrays that are ready on `stream`."""
+        found = [ref() for ref in self._given] or [None] * len(self._loaded.plan.outputs)
+        arrays = tuple(
+            self._array(bound, stream) if array is None or array.stream is not stream else array
+            for array, bound in zip(found, self._loaded.plan.outputs, strict=True)
+        )
+        self._given = [weakref.ref(array) for array in arrays]
+        return arrays
+
+    def run(self, call: Call, stream: Stream) -> Route:
+        """Enqueue one call on `stream`; return where its arrays lie."""
+        route = self._route(call.brought)
+        self._enter(stream)
+        try:
+            self._enqueue(route, call, stream)
+        finally:
+            self._leave(stream, call.owners)
+        is_again = call.is_still and stream is self.stream
+        self._known = Known(call.refs, route, call.owners) if is_again else None
+        return route
+
+    def again(self, args: Sequence[object]) -> bool:
+        """Enqueue the last call once more, if `args` are its very arrays; tell whether they are.
+
+        Only calls on our own stream count, with arrays that stay where and as they are.
+        """
+        known = self._known
+        if known is None or len(known.refs) != len(args):
+            return False
+        for ref, arg in zip(known.refs, args, strict=True):
+            if ref() is not arg:
+                return False
+        stream, route = self.stream, known.route
+        self._enter(stream)
+        try:
+            self._copier(route.before, stream)
+            self.strategy.launch(route.placement, stream)
+            self._copier(route.after, stream)
+        finally:
+            self._leave(stream, known.owners)
+        return True
+
+    @property
+    def home(self) -> Placement:
+        """Where its own memory for the ports is."""
+        return self._router.home
+
+    def run_home(self) -> None:
+        """Enqueue a run over its own memory."""
+        self._enter(self.stream)
+        self.graph.move(self._router.home)
+        self.graph.launch()
+
+    def fill(
+        self,
+        addresses: Sequence[int | None],
+        on_host: Mapping[int, Array],
+        owners: Sequence[object],
+    ) -> None:
+        """Copy arrays into its own memory: those on the device by address, or from the host."""
+        stream, inputs = self.stream, self._loaded.plan.inputs
+        self._enter(stream)
+        moves = [
+            Move(source, self.memory.address(leaf.slice), leaf.slice.size)
+            for source, leaf in zip(addresses, inputs, strict=True)
+            if source is not None and source != self.memory.address(leaf.slice)
+        ]
+        self._copier([move for move in moves if move.size], stream)
+        for position, array in on_host.items():
+            self.memory.write(inputs[position].slice, inputs[position].shape, array)
+        self._leave(stream, owners)
+
+    def read_results(self) -> tuple[Array, ...]:
+        """Return copies of the results in its own memory, which are there already."""
+        return tuple(self.memory.read(b.slice, b.shape) for b in self._loaded.plan.outputs)
+
+    def synchronize(self, doing: str) -> None:
+        """Wait until its calls have run."""
+        self.stream.synchronize(doing)
+        if self._last is not self.stream:
+            self._ran.synchronize()
+
+    def _array(self, bound: Bound, stream: Stream) -> DeviceArray:
+        address, block = self.memory.address(bound.slice), self.memory.block(bound.slice)
+        return DeviceArray(address, bound.shape, self._loaded.device, stream, block)
+
+    def _route(self, brought: Brought) -> Route:
+        route = self._routes.get(brought)
+        if route is None:
+            route = self._routes[brought] = self._router.route(brought)
+            if len(self._routes) > ROUTES:
+                self._routes.popitem(last=False)
+        return route
+
+    def _enqueue(self, route: Route, call: Call, stream: Stream) -> None:
+        self._copier(route.before, stream)
+        for position, array in call.on_host.items():
+            shape = self._loaded.plan.inputs[position].shape
+            write_array(route.inputs[position], shape, array, stream)
+        self.strategy.launch(route.placement, stream)
+        self._copier(route.after, stream)
+
+    def _enter(self, stream: Stream) -> None:
+        """Let `stream` wait for the last call."""
+        if stream is not self._last:
+            if self._last is self.stream:
+                self._ran.record(self.stream.handle)
+            stream.wait(self._ran)
+            self._last = stream
+
+    def _leave(self, stream: Stream, owners: Sequence[object]) -> None:
+        """Keep what the call uses until it has run."""
+        if stream is not self.stream:
+            self._ran.record(stream.handle)
+        self._kept.keep(owners, stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call's arrays: those on the device by address, those on the host by position.
+
+    `owners` must live until it has run. `is_still` says that the arrays, which `refs` refer to,
+    are all on the device and can neither move nor change.
+    """
+
+    brought: Brought
+    on_host: Mapping[int, Array]
+    owners: Sequence[object]
+    refs: Sequence[Callable[[], object]]
+    is_still: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A call that may come again as it was."""
+
+    refs: Sequence[Callable[[], object]]
+    route: Route
+    owners: Sequence[object]
+
+
+class KeptAlive:
+    """What calls under way use: it is let go once they have run."""
+
+    __slots__ = ("_held", "_spare")
+
+    def __init__(self) -> None:
+        self._held: deque[tuple[Event, Sequence[object]]] = deque()
+        self._spare: list[Event] = []
+
+    def keep(self, owners: Sequence[object], stream: Stream) -> None:
+        """Hold `owners` until everything that `stream` has been given so far has run."""
+        self._drop()
+        if not owners:
+            return
+        if self._held and self._held[-1][1] is owners:
+            self._held[-1][0].record(stream.handle)
+            return
+        event = self._spare.pop() if self._spare else Event()
+        event.record(stream.handle)
+        self._held.append((event, owners))
+
+    def _drop(self) -> None:
+        while self._held and (self._held[0][0].is_past or len(self._held) > IN_FLIGHT):
+            event, _ = self._held.popleft()
+            event.synchronize()
+            self._spare.append(event)
+
+    def wait(self) -> None:
+        """Wait until nothing that is held is used."""
+        for event, _ in self._held:
+            event.synchronize()
+        self._held.clear()
+
+
+def _wait(stream: Stream, ran: Event, kept: KeptAlive) -> None:
+    """Wait for an instance's last calls: its graph and memory go with it."""
+    with suppress(BackendError):  # who lost the GPU has been told
+        stream.synchronize("ending")
+        ran.synchronize()
+        kept.wait()

@@ -1,0 +1,24 @@
+"""A plan loaded on a device: all that its instances share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hlo2graph.backends.cuda.built import GraphMaker
+from hlo2graph.backends.cuda.driver import Device
+from hlo2graph.backends.cuda.pointers import Site, Strategy
+from hlo2graph.backends.cuda.ports import Port
+from hlo2graph.program.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Kernels are loaded, thunks are steps; `maker` builds graphs of them."""
+
+    plan: Plan
+    device: Device
+    maker: GraphMaker
+    ports: tuple[Port, ...]
+    strategy: Callable[[Site], Strategy]
+    keep: object = field(repr=False)  # what owns the loaded kernels

@@ -1,0 +1,26 @@
+"""Update: the nodes that touch what moved get its address before the next run."""
+
+from __future__ import annotations
+
+from hlo2graph.backends.cuda.memory import Stream
+from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
+from hlo2graph.backends.cuda.ports import Placement
+
+
+class Update:
+    """Costs a driver call for each node that touches a moved port."""
+
+    name = "update"
+
+    def __init__(self, site: Site) -> None:
+        self._graph = site.graph
+        self.tally = Tally(notes=site.graph.refusals)
+
+    def launch(self, placement: Placement, stream: Stream) -> None:
+        """Update what moved, and run."""
+        tally, graph = self.tally, self._graph
+        tally.launches += 1
+        if placement != graph.placement:
+            tally.moved += 1
+            tally.updates += graph.move(placement)
+        graph.launch_on(stream)

@@ -1,0 +1,100 @@
+"""The instances of an executable: calls that come at once get one each, up to a number."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from hlo2graph.backends.cuda.driver import is_out_of_memory
+from hlo2graph.backends.cuda.instance import Instance
+from hlo2graph.backends.cuda.memory import Stream
+from hlo2graph.errors import BackendError
+
+
+class Pool:
+    """Hands out instances. Each thread keeps its own on each stream as long as that is possible.
+
+    Results that somebody holds in an instance's memory are overwritten by calls of the same thread
+    on the same stream alone. Where all instances hold such, one is dropped and made anew: its
+    results live on, in memory that is now theirs.
+    """
+
+    def __init__(self, first: Instance, make: Callable[[], Instance], limit: int) -> None:
+        """Begin with `first`, which is never dropped; there are two at least, if need be."""
+        self._all, self._make, self._limit = [first], make, max(2, limit)
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._turn = 0
+        first.user = self._user(None)
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """Those that are there."""
+        return tuple(self._all)
+
+    def take(self, stream: Stream | None) -> Instance:
+        """Return an instance, locked; `stream` is the caller's, None the instance's own.
+
+        Waits where all of them are at work.
+        """
+        user = self._user(stream)
+        while True:
+            with self._lock:
+                found = self._mine(user) or self._free(user, idle=True) or self._another(user)
+                found = found or self._free(user, idle=False) or self._renewed(user)
+                if found is not None:
+                    return found
+                self._turn += 1
+                busy = self._all[self._turn % len(self._all)]
+            with busy.lock:
+                pass
+
+    def _user(self, stream: Stream | None) -> tuple[object, Stream | None]:
+        """Return who calls: a thread's number comes again when it has ended, its token does not."""
+        try:
+            token = self._local.token
+        except AttributeError:
+            token = self._local.token = object()
+        return token, stream
+
+    def _mine(self, user: object) -> Instance | None:
+        for instance in self._all:
+            if instance.user == user and instance.lock.acquire(blocking=False):
+                return instance
+        return None
+
+    def _free(self, user: object, *, idle: bool) -> Instance | None:
+        for instance in self._all:
+            if instance.has_results_out or (idle and not instance.is_idle):
+                continue
+            if instance.lock.acquire(blocking=False):
+                instance.user = user
+                return instance
+        return None
+
+    def _another(self, user: object) -> Instance | None:
+        """Make one more, unless there are as many as may be, or as the GPU has room for."""
+        if len(self._all) >= self._limit:
+            return None
+        try:
+            return self._made(user)
+        except BackendError as error:
+            if not is_out_of_memory(error) or self._all[0].has_results_out:
+                raise
+            self._limit = len(self._all)
+            return None
+
+    def _renewed(self, user: object) -> Instance | None:
+        """Make one in the place of an instance that is full of results, and not at work."""
+        for instance in self._all[1:]:
+            if instance.lock.acquire(blocking=False):
+                self._all.remove(instance)
+                return self._made(user)
+        return None
+
+    def _made(self, user: object) -> Instance:
+        instance = self._make()
+        instance.user = user
+        instance.lock.acquire()
+        self._all.append(instance)
+        return instance

@@ -1,0 +1,241 @@
+"""Where the arrays of one call lie while it runs, and what must be copied before and after.
+
+Nothing here touches the device: addresses in, a Route out. An array is used where it lies if the
+program only reads it, or may overwrite it, if its address is as aligned as kernels take it for, and
+if it shares no byte with anything that the call writes. Any other is copied to the instance's own
+memory, its home, before the run; a result that cannot be made where it is wanted is copied there
+after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.addresses import Addresses
+from hlo2graph.backends.cuda.ports import Placement, Port
+from hlo2graph.errors import InputError
+from hlo2graph.program.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A copy of `size` bytes on the device."""
+
+    source: int
+    target: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One call: copies before, where the ports lie, copies after, where each result then is.
+
+    `inputs` are where the arguments must be when it runs: those from the host are written there.
+    """
+
+    before: tuple[Move, ...]
+    inputs: tuple[int, ...]
+    placement: Placement
+    after: tuple[Move, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """The addresses that a caller brings: None for an argument on the host, a result at home.
+
+    `donated` are the positions of the arguments that the call may overwrite.
+    """
+
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    donated: tuple[int, ...] = ()
+
+
+class Router:
+    """Finds the route of each call of one instance, whose memory is at `home`."""
+
+    def __init__(self, plan: Plan, ports: Sequence[Port], home: Addresses) -> None:
+        self._plan, self._ports = plan, ports
+        self._inputs = {p.input: k for k, p in enumerate(ports) if p.input is not None}
+        self._outputs = {p.output: k for k, p in enumerate(ports) if p.output is not None}
+        self._home_in = tuple(home.of(b.slice) for b in plan.inputs)
+        self._home_out = tuple(home.of(b.slice) for b in plan.outputs)
+        self.home: Placement = tuple(home.bases[p.allocation] for p in ports)
+        self._blocks = {
+            index: (base, base + allocation.size)
+            for index, (base, allocation) in enumerate(
+                zip(home.bases, plan.allocations, strict=True)
+            )
+        }
+
+    def route(self, brought: Brought) -> Route:
+        """Return how to run with these arrays.
+
+        Raises:
+            InputError: results were asked for in memory that they would overwrite for each other.
+        """
+        self._refuse_shared_results(brought)
+        placement = list(self.home)
+        for position, wanted in enumerate(brought.outputs):
+            port = self._outputs.get(position)
+            if port is not None and wanted is not None and self._is_free(port, wanted):
+                placement[port] = wanted
+        for port, described in enumerate(self._ports):
+            if described.is_written and described.input is not None:
+                self._donate(port, placement, brought)
+        self._settle(placement, brought)
+        return self._finished(placement, brought)
+
+    def _refuse_shared_results(self, brought: Brought) -> None:
+        ends = [
+            (self._home_out[k] if wanted is None else wanted, bound)
+            for k, (wanted, bound) in enumerate(
+                zip(brought.outputs, self._plan.outputs, strict=True)
+            )
+        ]
+        for k, (start, bound) in enumerate(ends):
+            if brought.outputs[k] is None:
+                continue
+            for j, (other, its) in enumerate(ends):
+                span = (other, other + its.slice.size)
+                if j != k and its.slice.size and _overlap(span, start, bound.slice.size):
+                    raise InputError(f"results {bound.name} and {its.name} would share memory")
+
+    def _is_free(self, port: int, wanted: int) -> bool:
+        """A result can be made at `wanted` itself."""
+        return not wanted % self._ports[port].alignment and not self._is_at_home(wanted, port)
+
+    def _is_at_home(self, address: int, port: int) -> bool:
+        """Something at `address`, as large as `port`, shares a byte with another home."""
+        described = self._ports[port]
+        span = (address, address + described.size)
+        own = described.allocation
+        return any(
+            index != own and _overlap(span, start, end - start)
+            for index, (start, end) in self._blocks.items()
+        )
+
+    def _donate(self, port: int, placement: list[int], brought: Brought) -> None:
+        described = self._ports[port]
+        assert described.input is not None
+        given = brought.inputs[described.input]
+        wanted = None if described.output is None else brought.outputs[described.output]
+        if (
+            given is not None
+            and wanted is None
+            and described.input in brought.donated
+            and not given % described.alignment
+            and not self._is_at_home(given, port)
+            and not self._is_written(given, port, placement, brought)
+        ):
+            placement[port] = given
+
+    def _is_written(
+        self, address: int, port: int, placement: Sequence[int], brought: Brought
+    ) -> bool:
+        """Something at `address`, as large as `port`, meets what is written for another one.
+
+        That may be written later too, where a result is copied to.
+        """
+        size = self._ports[port].size
+        spans = [
+            (at, at + p.size)
+            for k, (at, p) in enumerate(zip(placement, self._ports, strict=True))
+            if k != port and p.is_written
+        ]
+        spans += [
+            (at, at + bound.slice.size)
+            for at, bound in zip(brought.outputs, self._plan.outputs, strict=True)
+            if at is not None
+        ]
+        return any(_overlap(span, address, size) for span in spans)
+
+    def _settle(self, placement: list[int], brought: Brought) -> None:
+        """Place arguments that are only read: where they lie, unless something is written there.
+
+        What is copied home is itself written, so that another argument that lies there must be
+        copied too; each round brings home one argument more, or is the last.
+        """
+        loose = {}
+        for position, given in enumerate(brought.inputs):
+            port = self._inputs.get(position)
+            if port is None or given is None or self._ports[port].is_written:
+                continue
+            if not given % self._ports[port].alignment:
+                placement[port] = given
+                loose[port] = given
+        while loose:
+            written = self._written(placement, loose, brought)
+            stuck = [
+                port
+                for port, given in loose.items()
+                if any(_overlap(span, given, self._ports[port].size) for span in written)
+            ]
+            if not stuck:
+                return
+            for port in stuck:
+                placement[port] = self.home[port]
+                del loose[port]
+
+    def _written(
+        self, placement: Sequence[int], loose: Collection[int], brought: Brought
+    ) -> list[tuple[int, int]]:
+        """Return the spans that the call writes: results, donations, and what is copied home."""
+        found = [
+            (placement[k], placement[k] + p.size) for k, p in enumerate(self._ports) if p.is_written
+        ]
+        for position, given in enumerate(brought.inputs):
+            port = self._inputs.get(position)
+            home = self._home_in[position]
+            if port not in loose and given != home:
+                found.append((home, home + self._plan.inputs[position].slice.size))
+        found += [
+            (at, at + bound.slice.size)
+            for k, (at, bound) in enumerate(zip(self._home_out, self._plan.outputs, strict=True))
+            if k not in self._outputs
+        ]
+        return found
+
+    def _finished(self, placement: Sequence[int], brought: Brought) -> Route:
+        before, inputs, after, results = [], [], [], []
+        for position, given in enumerate(brought.inputs):
+            port = self._inputs.get(position)
+            target = self._home_in[position] if port is None else placement[port]
+            size = self._plan.inputs[position].slice.size
+            inputs.append(target)
+            if given is not None and given != target and size:
+                before.append(Move(given, target, size))
+        for position, wanted in enumerate(brought.outputs):
+            port = self._outputs.get(position)
+            made = self._home_out[position] if port is None else placement[port]
+            size = self._plan.outputs[position].slice.size
+            if wanted is not None and wanted != made and size:
+                after.append(Move(made, wanted, size))
+            results.append(made if wanted is None else wanted)
+        return Route(tuple(before), tuple(inputs), tuple(placement), tuple(after), tuple(results))
+
+
+def in_order(moves: Sequence[Move]) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
+    """Return `moves` so that none overwrites what it or a later one reads; and those of a circle.
+
+    The sources of a circle must all be read before any of its targets is written.
+    """
+    left = list(moves)
+    ordered: list[Move] = []
+    while left:
+        free = [
+            m
+            for m in left
+            if not any(_overlap((m.target, m.target + m.size), n.source, n.size) for n in left)
+        ]
+        if not free:
+            return tuple(ordered), tuple(left)
+        ordered += free
+        left = [m for m in left if m not in free]
+    return tuple(ordered), ()
+
+
+def _overlap(span: tuple[int, int], start: int, size: int) -> bool:
+    return size > 0 and span[0] < start + size and start < span[1]

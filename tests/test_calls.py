@@ -1,0 +1,267 @@
+"""Calls of a cuda executable: what is checked, where results are, threads, streams, failures."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from cuda.bindings import driver as real
+
+from hlo2graph.backends.cuda.device_array import DeviceArray
+from hlo2graph.errors import BackendError, InputError
+from tests.blocks import Block, View, put
+from tests.fake_cuda import fake
+from tests.placements import DONATED
+from tests.test_cuda_graph import DIAMOND, LOOP, X, host
+
+__all__ = ["fake"]  # a fixture
+
+S = np.arange(64, dtype=np.float32)
+
+
+def diamond(x):
+    return host(DIAMOND, x)[0]
+
+
+def test_arguments_that_did_not_change_are_recognised(fake):
+    found, exe = fake(DIAMOND, pointers="update")
+    arrays = exe.put(X)
+    exe(*arrays)
+    before = len(found.api)
+    (y,) = exe(*arrays)
+    assert found.api[before:] == ["cuGraphLaunch"]
+    assert np.array_equal(np.asarray(y), diamond(X))
+
+
+def test_an_array_that_was_written_since_is_read_anew(fake):
+    _, exe = fake(DIAMOND)
+    x = put(X)
+    exe(x)
+    x.set(X + 1)
+    assert np.array_equal(np.asarray(exe(x)[0]), diamond(X + 1))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (lambda: put(np.zeros(4, np.float64)), "takes dtype float32, got float64"),
+        (lambda: put(np.zeros(5, np.float32)), r"takes shape \(4,\), got \(5,\)"),
+        (lambda: put(X, strides=(8,)), r"laid out with strides \(4,\) in bytes"),
+        (lambda: np.zeros(3, np.float32), r"takes shape \(4,\), got \(3,\)"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_refused(fake, array, message):
+    found, exe = fake(DIAMOND)
+    with pytest.raises(InputError, match=message):
+        exe(array())
+    assert "cuGraphLaunch" not in found.api
+    assert np.array_equal(exe(X)[0], diamond(X))
+
+
+def test_results_stay_until_the_next_call(fake):
+    _, exe = fake(DIAMOND)
+    (x,) = exe.put(X)
+    (y,) = exe(x)
+    (z,) = exe(put(X + 1))
+    assert z is y
+    assert np.array_equal(np.asarray(y), diamond(X + 1))
+
+
+def test_fresh_results_stay(fake):
+    _, exe = fake(DIAMOND, pointers="update")
+    results = [exe.run([put(X + k)], out="fresh")[0] for k in range(5)]
+    for k, result in enumerate(results):
+        assert np.array_equal(np.asarray(result), diamond(X + k))
+
+
+def test_results_go_where_they_are_wanted(fake):
+    found, exe = fake(DIAMOND, pointers="update")
+    out = put(np.zeros_like(X))
+    assert exe.run([put(X)], out=[out]) == (out,)
+    assert np.array_equal(out.get(), diamond(X))
+    on_host = np.zeros_like(X)
+    assert exe.run([X + 1], out=[on_host])[0] is on_host
+    assert np.array_equal(on_host, diamond(X + 1))
+    assert found.api.count("cuGraphInstantiateWithParams") == 1
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("stale", "out is fresh, or an array"),
+        ([], "out has 0 arrays; the program has 1 results"),
+        ([np.zeros(3, np.float32)], r"writable array of float32\[4\], got float32\[3\]"),
+        ([7], "goes to an array that can be written, not to int"),
+    ],
+)
+def test_results_cannot_go_anywhere(fake, out, message):
+    _, exe = fake(DIAMOND)
+    with pytest.raises(InputError, match=message):
+        exe.run([X], out=out)
+
+
+def test_results_do_not_go_to_read_only_arrays(fake):
+    _, exe = fake(DIAMOND)
+    frozen = np.zeros_like(X)
+    frozen.flags.writeable = False
+    for out in (frozen, put(X, read_only=True)):
+        with pytest.raises(InputError, match="writ"):
+            exe.run([X], out=[out])
+
+
+def test_only_what_is_donated_is_overwritten(fake):
+    _, exe = fake(DONATED, pointers="update")
+    s, x, y = put(S), put(S + 1), put(S + 2)
+    exe.run([s, x, y])
+    assert np.array_equal(s.get(), S)
+    a, _ = exe.run([s, x, y], donate=[0])
+    assert a.address == s.address
+    assert np.array_equal(s.get(), S + S + 1)
+    a, _ = exe.run([s, x, y], donate=True)
+    assert np.array_equal(np.asarray(a), S + S + 1 + S + 1)
+    with pytest.raises(InputError, match="donate names input 3; the program has 3"):
+        exe.run([s, x, y], donate=[3])
+
+
+def test_a_numpy_argument_is_never_written(fake):
+    _, exe = fake(DONATED)
+    mine = S.copy()
+    exe.run([mine, S + 1, S + 2], donate=True)
+    assert np.array_equal(mine, S)
+
+
+def test_results_of_donated_arrays_keep_them_alive(fake):
+    found, exe = fake(DONATED, pointers="update")
+    s = put(S)
+    a, _ = exe.run([s, put(S), put(S)], donate=[0])
+    address = s.address
+    del s
+    exe(S, S, S)
+    gc.collect()
+    assert found.is_live(address, 256)
+    assert np.array_equal(np.asarray(a), S + S)
+
+
+def test_arguments_live_until_the_call_has_run(fake):
+    found, exe = fake(DIAMOND, pointers="update")
+    found.cuEventQuery = lambda _: (real.CUresult.CUDA_ERROR_NOT_READY,)
+    x = put(X)
+    gone = weakref.ref(x)
+    exe(x)
+    del x
+    gc.collect()
+    exe.put(X)
+    assert gone() is not None
+    del found.cuEventQuery
+    exe.put(X)
+    assert gone() is None
+
+
+def test_an_executable_is_freed_with_its_last_reference(fake):
+    found, exe = fake(DIAMOND)
+    before = len(found.execs)
+    gc.collect()
+    gc.disable()
+    try:
+        del exe
+        assert len(found.execs) == before - 1
+    finally:
+        gc.enable()
+
+
+def test_results_outlive_their_executable(fake):
+    _, exe = fake(DIAMOND)
+    (y,) = exe(put(X))
+    del exe
+    gc.collect()
+    assert np.array_equal(np.asarray(y), diamond(X))
+
+
+def test_each_thread_keeps_its_results(fake):
+    _, exe = fake(DIAMOND, instances=2)
+    mine = exe(put(X))[0]
+    theirs, ready, go = {}, threading.Barrier(4), threading.Event()
+
+    def work(k):
+        theirs[k] = exe(put(X + k))[0]
+        ready.wait(10)
+        go.wait(10)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    ready.wait(10)
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(exe.strategies) == 2
+    assert np.array_equal(np.asarray(mine), diamond(X))
+    for k, result in theirs.items():
+        assert np.array_equal(np.asarray(result), diamond(X + k))
+    addresses = {mine.address} | {r.address for r in theirs.values()}
+    assert len(addresses) == 4
+
+
+def test_streams_have_instances_of_their_own(fake):
+    found, exe = fake(DIAMOND)
+    a = exe.run([put(X)], stream=71)[0]
+    b = exe.run([put(X + 1)], stream=72)[0]
+    assert exe.run([put(X + 2)], stream=71)[0] is a
+    assert found.api.count("cuGraphInstantiateWithParams") == 2
+    assert int(a.stream), int(b.stream) == (71, 72)
+    assert np.array_equal(np.asarray(b), diamond(X + 1))
+
+
+def test_any_stream_object_will_do(fake):
+    class Theirs:
+        def __cuda_stream__(self):
+            return 0, 99
+
+    _, exe = fake(DIAMOND)
+    (y,) = exe.run([X], stream=Theirs(), out="fresh")
+    assert isinstance(y, DeviceArray)
+    assert int(y.stream) == 99
+    with pytest.raises(InputError, match="stream is a handle or has __cuda_stream__, not 'fast'"):
+        exe.run([X], stream="fast")
+
+
+def test_a_failed_launch_leaves_the_executable_usable(fake):
+    found, exe = fake(DIAMOND)
+    found.fail["cuGraphLaunch"] = [real.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES]
+    with pytest.raises(BackendError, match="cuGraphLaunch: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
+        exe(X)
+    assert np.array_equal(exe(X)[0], diamond(X))
+
+
+def test_a_lost_context_is_said_aloud(fake):
+    found, exe = fake(DIAMOND)
+    found.fail["cuGraphLaunch"] = [real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS]
+    with pytest.raises(BackendError, match="can no longer use the GPU: start it anew"):
+        exe(X)
+
+
+def test_no_room_for_another_instance(fake):
+    found, exe = fake(DIAMOND)
+    full = real.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    mine = exe.run([put(X)], stream=71)[0]
+    found.fail["cuGraphInstantiateWithParams"] = [full, full]
+    with pytest.raises(BackendError, match="OUT_OF_MEMORY"):
+        exe.run([put(X + 1)], stream=72)
+    assert np.array_equal(np.asarray(mine), diamond(X))
+    del mine
+    found.fail["cuGraphInstantiateWithParams"] = [full, full]
+    assert np.array_equal(np.asarray(exe.run([put(X)], stream=72)[0]), diamond(X))
+
+
+def test_views_of_one_block(fake):
+    _, exe = fake(LOOP, pointers="update")
+    block = Block(4096)
+    start, x = block.view(np.asarray(2, np.int32), 8), block.view(X, 16)
+    n, y = exe(start, x)
+    want = host(LOOP, np.int32(2), X)
+    assert np.array_equal(np.asarray(n), want[0])
+    assert np.array_equal(np.asarray(y), want[1])
+    assert isinstance(x, View)
