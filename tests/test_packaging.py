@@ -42,7 +42,13 @@ def wheel(tmp_path_factory):
 @pytest.mark.slow
 def test_wheel_holds_what_it_needs_and_no_more(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    for needed in ("grammars/hlo.lark", "grammars/thunks.lark", "py.typed", "cli/main.py"):
+    for needed in (
+        "grammars/hlo.lark",
+        "grammars/thunks.lark",
+        "py.typed",
+        "cli/main.py",
+        "inspect/page/page.html",
+    ):
         assert f"hlo2graph/{needed}" in names
     assert f"hlo2graph-{hlo2graph.__version__}.dist-info/licenses/LICENSE" in names
     assert all(name.startswith(("hlo2graph/", "hlo2graph-")) for name in names)

@@ -316,7 +316,7 @@ def test_nodes_are_coloured_by_time():
     picture = picture_of_plan(plan, seconds=estimated(plan).total)
     by_time, by_kind = fills(picture, "time"), fills(picture, "kind")
     longest = max(picture.nodes, key=lambda n: n.seconds)
-    assert by_time[longest.id] == "#e0533d"
+    assert by_time[longest.id] == "#f68f63"
     assert set(by_time.values()) != set(by_kind.values())
     assert " us" in dot_text(picture, "time").split("fillcolor")[0]
     with pytest.raises(InputError, match="by kind or time"):

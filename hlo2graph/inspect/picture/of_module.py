@@ -26,6 +26,8 @@ _KINDS = {
     "conditional": "conditional",
     "call": "call",
     "custom-call": "library",
+    **dict.fromkeys(("broadcast", "concatenate", "dynamic-slice", "dynamic-update-slice"), "shaping"),
+    **dict.fromkeys(("gather", "iota", "pad", "reshape", "reverse", "slice", "transpose"), "shaping"),
 }
 
 
@@ -133,4 +135,4 @@ def kind_of_opcode(opcode: str) -> str:
         return "collective"
     if spec.elementwise:
         return "elementwise"
-    return "shaping" if spec.lowering in (Lowering.VIEW, Lowering.STRUCTURE) else "other"
+    return "shaping" if spec.lowering in (Lowering.VIEW, Lowering.STRUCTURE) else "work"

@@ -32,10 +32,10 @@ FILL: Mapping[str, str] = MappingProxyType(
         "shaping": "#ececec",
         "fusion": "#d5f0ee",
         "call": "#dcf0dc",
-        "other": "#fde4c3",
+        "work": "#fde4c3",
     }
 )
-_HEAT = ("#f7f7f7", "#fdeedd", "#fddbb0", "#fdbb84", "#f4845f", "#e0533d")
+_HEAT = ("#f7f7f7", "#fdeedd", "#fddbb0", "#fdc48c", "#fba673", "#f68f63")
 """From no time to the most that any node takes."""
 
 
