@@ -370,7 +370,7 @@ def test_pan_zoom_fit_and_search(browser, tmp_path):
 def test_memory_timeline_and_curve(browser, tmp_path):
     module, plan = sample_plan("attention")
     small = hlo2graph.plan(module, target="host", max_buffer_reuse=-1)
-    choices = (Choice("small", small), Choice("wide", plan))
+    choices = (Choice("small", small, False), Choice("wide", plan, True))
     opened(browser, tmp_path, html_of(plan, module, choices=choices))
     canvas = "panels.canvas.getBoundingClientRect()"
     box = browser.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from hlo2graph.cli.dot_options import DotOptions, dot_options
 from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file, write_whole
 from hlo2graph.cli.options import dump_option, file_argument, output_option, planning_options
 from hlo2graph.cli.progress import progress
-from hlo2graph.errors import InputError
 from hlo2graph.options import Observer, PlanOptions
 
 if TYPE_CHECKING:
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
     from hlo2graph.inspect.picture import Picture
     from hlo2graph.program.plan import Plan
 
-MOST_PLANNED = 1000  # thunks, for which a few plans more take seconds
-BUDGETS = 6  # steps from the smallest arena to the largest
+MOST_PLANNED = 3000  # thunks, for which seven plans more take seconds
 DOT = ("", ".dot", ".gv", ".txt")
 
 
@@ -166,33 +163,23 @@ def _times(plan: Plan | None, options: DotOptions) -> Durations | None:
 
 
 def _choices(module: Module | None, plan: Plan | None, planning: PlanOptions) -> tuple[Choice, ...]:
-    """Return plans from the smallest arena to the most concurrency, the one drawn among them.
+    """Return plans from the least memory to the most concurrency, the one drawn among them.
 
     There are none of a thunk sequence, and none of a module that takes long to plan.
     """
     from hlo2graph.inspect.page import Choice
+    from hlo2graph.pipeline import sweep
 
     if module is None or plan is None or len(plan.body.thunks) > MOST_PLANNED:
         return ()
     plain = planning.copy()
     plain.pop("memory_budget", None)
     plain.pop("max_buffer_reuse", None)
-    shared: PlanOptions = {**plain, "max_buffer_reuse": -1}
-    least = hlo2graph.plan(module, **shared)
-    most = hlo2graph.plan(module, **plain)
-    ends = least.arena.size, most.arena.size
-    found = {least.arena.size: Choice("share all that may be shared", least)}
-    for step in range(1, BUDGETS):
-        budget = ends[0] + (ends[1] - ends[0]) * step // BUDGETS
-        bounded: PlanOptions = {**plain, "memory_budget": budget}
-        with suppress(InputError):  # no plan of that size is found
-            made = hlo2graph.plan(module, **bounded)
-            found.setdefault(made.arena.size, Choice(f"--memory-budget {budget}", made))
-    found.setdefault(most.arena.size, Choice("no edge only to save memory", most))
-    found[plan.arena.size] = Choice(
-        found.get(plan.arena.size, Choice("as asked for", plan)).label, plan
-    )
-    return tuple(found[size] for size in sorted(found))
+    plain.pop("schedule", None)
+    found = [Choice(name, made, made.body == plan.body) for name, made in sweep(module, **plain)]
+    if not any(choice.is_shown for choice in found):
+        found.append(Choice("as asked for", plan, is_shown=True))
+    return tuple(sorted(found, key=lambda choice: choice.plan.arena.size))
 
 
 def _by_driver(part: Input, planning: PlanOptions, options: DotOptions) -> str:

@@ -1,6 +1,6 @@
 """How long each thunk takes: as `run --profile nodes --json` measured it, or a simple estimate.
 
-The estimate is a launch and the bytes read and written at the speed of the target's memory.
+The estimate is that of `budget`: bytes over bandwidth, operations over rate, and a node's latency.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from hlo2graph.errors import InputError
-from hlo2graph.program.device_figures import figures_for
+from hlo2graph.inspect.budget_cost import Costs
+from hlo2graph.program.device_figures import (
+    BRANCH_SECONDS,
+    DEVICES,
+    NODE_SECONDS,
+    ROUND_SECONDS,
+)
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Sequence, Slice, Thunk, While
-from hlo2graph.program.uses import nested, reads, writes
-
-LAUNCH = 1.5e-6  # seconds from one graph node to the next that waits for it
+from hlo2graph.program.uses import nested
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +55,39 @@ def base_name(name: str) -> str:
     return name.rpartition("]/")[2]
 
 
+def device_of(plan: Plan) -> str:
+    """Return the name of a GPU of the plan's target; for the host an H200."""
+    return next((name for name, d in DEVICES.items() if d.target == plan.target), "h200")
+
+
 def estimated(plan: Plan) -> Durations:
-    """Return what launching and moving bytes takes on the plan's target.
+    """Return what each thunk takes by itself on a GPU of the plan's target.
 
     A loop whose trip count is not known is taken to run once, a conditional all its branches.
     """
-    speed = figures_for(plan.target).bytes_per_second
-    totals: dict[str, list[float]] = defaultdict(list)
+    device = device_of(plan)
+    costs = Costs(plan, DEVICES[device])
+    most: dict[str, float] = {}
+    runs: dict[str, float] = defaultdict(float)
 
     def go(sequence: Sequence[Slice], times: int) -> float:
         """Note a sequence's thunks; return the seconds of one run of it, one after the other."""
         took = 0.0
         for thunk in sequence.thunks:
-            rounds = (thunk.trip_count or 1) if isinstance(thunk, While) else 1
-            each = LAUNCH
+            rounds = max(1, thunk.trip_count or 1) if isinstance(thunk, While) else 1
             if inner := nested(thunk):
-                each += rounds * sum(go(held, times * rounds) for _, held in inner)
+                extra = ROUND_SECONDS if isinstance(thunk, While) else BRANCH_SECONDS
+                each = rounds * (extra + sum(go(held, times * rounds) for _, held in inner))
             else:
-                each += sum(s.size for s in (*reads(thunk), *writes(thunk))) / speed
-            totals[thunk.name].append(each)
-            runs[thunk.name] = runs.get(thunk.name, 0.0) + each * times
+                each = NODE_SECONDS + costs.of(thunk).seconds
+            most[thunk.name] = max(each, most.get(thunk.name, 0.0))
+            runs[thunk.name] += each * times
             took += each
         return took
 
-    runs: dict[str, float] = {}
     go(plan.body, 1)
-    found = {name: Duration(max(held), runs[name]) for name, held in totals.items()}
-    return Durations("estimated: a launch and the bytes moved", found)
+    found = {name: Duration(each, runs[name]) for name, each in most.items()}
+    return Durations(f"estimated for an {device.upper()}", found)
 
 
 def measured(text: str, plan: Plan) -> Durations:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from hlo2graph.inspect.durations import LAUNCH, Durations
+from hlo2graph.inspect.durations import Durations
+from hlo2graph.program.device_figures import NODE_SECONDS
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.text.numbering import Numbered, number
 from hlo2graph.program.thunks import While
@@ -70,8 +71,8 @@ def _run(
         elif inner:
             end = max(_run(held, began, durations, spans) for _, held in inner)
         else:
-            end = began + (durations.each(thunk) or LAUNCH)
-        spans.insert(place, (id, began, max(end, began + LAUNCH)))
+            end = began + (durations.each(thunk) or NODE_SECONDS)
+        spans.insert(place, (id, began, max(end, began + NODE_SECONDS)))
         for dst in leaving.get(at, ()):
             ready[dst] = max(ready[dst], spans[place][2])
         last = max(last, spans[place][2])

@@ -9,7 +9,8 @@ from importlib.resources import files
 from typing import Any, TypeAlias
 
 from hlo2graph.hlo import Module
-from hlo2graph.inspect.durations import Durations
+from hlo2graph.inspect.budget_time import estimated_seconds
+from hlo2graph.inspect.durations import Durations, device_of
 from hlo2graph.inspect.lifetimes import lifetimes
 from hlo2graph.inspect.page.details import ModuleDetails, PlanDetails, Texts
 from hlo2graph.inspect.page.layout import Rect, lay_out
@@ -17,6 +18,7 @@ from hlo2graph.inspect.picture import Node, Picture
 from hlo2graph.inspect.picture.labels import arrow_label, label_lines
 from hlo2graph.inspect.picture.palette import fills, line_of
 from hlo2graph.inspect.timeline import simulated
+from hlo2graph.program.device_figures import DEVICES
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import plan_stats
 
@@ -26,10 +28,11 @@ SCRIPTS = ("data.js", "view.js", "panels.js", "sidebar.js", "main.js")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the plans that the module could have: how it was asked for, and the plan."""
+    """One of the plans that the module could have, and whether it is the one that is drawn."""
 
     label: str
     plan: Plan
+    is_shown: bool
 
 
 def page(
@@ -57,7 +60,7 @@ def page(
     if plan is not None and durations is not None:
         data["memory"] = _memory(plan)
         data["timeline"] = _timeline(plan, durations)
-        data["curve"] = [_choice(choice, plan, durations) for choice in choices]
+        data["curve"] = [_choice(choice) for choice in choices]
     data["texts"] = texts.all
     return _document(picture.caption[0], data)
 
@@ -161,8 +164,8 @@ def _timeline(plan: Plan, durations: Durations) -> Json:
     }
 
 
-def _choice(choice: Choice, shown: Plan, durations: Durations) -> Json:
-    stats = plan_stats(choice.plan)
+def _choice(choice: Choice) -> Json:
+    stats, device = plan_stats(choice.plan), device_of(choice.plan)
     return {
         "label": choice.label,
         "bytes": stats.arena_bytes,
@@ -170,8 +173,9 @@ def _choice(choice: Choice, shown: Plan, durations: Durations) -> Json:
         "path": stats.critical_path,
         "edges": stats.edges,
         "added": stats.added,
-        "seconds": max((bar.end for bar in simulated(choice.plan, durations)), default=0.0),
-        "shown": choice.plan is shown,
+        "seconds": estimated_seconds(choice.plan, DEVICES[device]),
+        "device": device,
+        "shown": choice.is_shown,
     }
 
 
