@@ -140,6 +140,9 @@ class FakeDriver(FakeGraphs):
         del self.memory[int(address)]
         return (OK,)
 
+    def cuPointerGetAttribute(self, which, address):
+        return (OK, 0) if self.is_live(int(address), 1) else (BAD, None)
+
     def is_live(self, address, size):
         """Memory that was allocated, by anybody here, and not yet freed."""
         return any(

@@ -61,6 +61,14 @@ def test_an_argument_that_does_not_fit_is_refused(fake, array, message):
     assert np.array_equal(exe(X)[0], diamond(X))
 
 
+def test_an_address_that_is_not_on_the_gpu_is_refused(fake):
+    _, exe = fake(DIAMOND)
+    x = put(X)
+    x.__cuda_array_interface__["data"] = (X.ctypes.data, False)
+    with pytest.raises(InputError, match=r"input 0 .* got an array elsewhere, not on this GPU"):
+        exe(x)
+
+
 def test_results_stay_until_the_next_call(fake):
     _, exe = fake(DIAMOND)
     (x,) = exe.put(X)

@@ -45,7 +45,7 @@ class Arguments:
 
 
 def read_arguments(
-    plan: Plan, args: Sequence[Any], instance: Instance, stream: Stream
+    plan: Plan, device: Device, args: Sequence[Any], instance: Instance, stream: Stream
 ) -> Arguments:
     """Return where the arguments are; `stream` waits for what still writes them.
 
@@ -66,7 +66,7 @@ def read_arguments(
                 found.owners.append(arg)
             found.refs.append(weakref.ref(arg))
         elif is_on_device(arg):
-            given = take(arg, leaf, f"input {position}", stream)
+            given = take(arg, leaf, f"input {position}", device, stream)
             found.addresses.append(given.address)
             found.owners += (given.owner, arg)
             if is_settled(arg):
@@ -131,7 +131,7 @@ class Outputs:
                     f"result {position} ({leaf.name}) goes to an array that can be "
                     f"written, not to {type(array).__name__}"
                 )
-            taken = take(array, leaf, f"result {position}", self._stream)
+            taken = take(array, leaf, f"result {position}", self._device, self._stream)
             self.owners += (taken.owner, array)
             return taken.address
         if not is_fresh:

@@ -115,17 +115,18 @@ def is_writable(array: Any) -> bool:
     return interface is None or not interface["data"][1]
 
 
-def take(arg: Any, leaf: Leaf, which: str, stream: Stream) -> dlpack.Foreign:
+def take(arg: Any, leaf: Leaf, which: str, device: Device, stream: Stream) -> dlpack.Foreign:
     """Return a device array as memory, checked against the leaf that it is for.
 
-    `which` is that leaf for messages: input 0. `stream` waits for whatever still writes the array.
+    `which` is that leaf for messages: input 0. `stream`, which is one of `device`, waits for
+    whatever still writes the array.
 
     Raises:
         InputError: element type, shape, layout or device differ from the leaf's.
     """
     what = f"{which} ({leaf.name}) is {leaf.shape.without_layout_text()}"
     try:
-        found = _taken(arg, stream)
+        found = _taken(arg, device, stream)
     except (TypeError, BufferError) as error:
         raise InputError(f"{what}, got {error}") from None
     if found.dtype != leaf.shape.dtype.numpy:
@@ -145,17 +146,35 @@ def take(arg: Any, leaf: Leaf, which: str, stream: Stream) -> dlpack.Foreign:
     return found
 
 
-def _taken(arg: Any, stream: Stream) -> dlpack.Foreign:
+def _taken(arg: Any, device: Device, stream: Stream) -> dlpack.Foreign:
+    """Return where an array lies.
+
+    Raises:
+        TypeError: it is not on the device, or of a type that is none here.
+    """
     if isinstance(arg, DeviceArray):
         if int(arg.stream) != int(stream):
             let_wait(int(stream), arg.stream.handle)
         return dlpack.Foreign(arg.address, arg.dtype, arg.shape, arg.strides, arg)
     if hasattr(arg, "__dlpack__"):
+        if (number := arg.__dlpack_device__()[1]) != device.ordinal:
+            raise TypeError(f"an array on GPU {number}, not on GPU {device.ordinal}")
         return dlpack.read_capsule(arg.__dlpack__(stream=int(stream)))
     interface = arg.__cuda_array_interface__
+    dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+    address = int(interface["data"][0])
+    if address:  # it is 0 where there are no elements
+        _check_place(address, device)
     if (producer := interface.get("stream")) is not None:
         let_wait(int(stream), cuda.CUstream(producer))
-    dtype = np.dtype(interface["typestr"])
-    shape = tuple(interface["shape"])
     strides = interface.get("strides") or dlpack.row_major(shape, dtype.itemsize)
-    return dlpack.Foreign(interface["data"][0], dtype, shape, tuple(strides), arg)
+    return dlpack.Foreign(address, dtype, shape, tuple(strides), arg)
+
+
+def _check_place(address: int, device: Device) -> None:
+    """Raise TypeError unless the device's driver knows the address as memory of that device."""
+    which = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    status, number = cuda.cuPointerGetAttribute(which, address)
+    if status != cuda.CUresult.CUDA_SUCCESS or int(number) != device.ordinal:
+        where = f"on GPU {int(number)}" if status == cuda.CUresult.CUDA_SUCCESS else "elsewhere"
+        raise TypeError(f"an array {where}, not on this GPU")

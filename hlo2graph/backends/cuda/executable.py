@@ -103,12 +103,12 @@ class CudaExecutable:
             self.graph_steps = (
                 self.steps.bind(self.graph_body) if self.unrolled else self.serial_steps
             )
-            ports = ports_of(plan, self.graph_steps)
+            self.ports = ports_of(plan, self.graph_steps)
         self.pointers = pointers
         nothing = self._functions[builtin.NOTHING]
-        maker = GraphMaker(device, self.graph_steps, nothing, ports)
+        maker = GraphMaker(device, self.graph_steps, nothing, self.ports)
         strategy = STRATEGIES[pointers]
-        self._loaded = Loaded(plan, device, maker, ports, strategy, self._functions)
+        self._loaded = Loaded(plan, device, maker, self.ports, strategy, self._functions)
         self._first = Instance(self._loaded, self.stream, None, timed)
         self.memory = self._first.memory
         self._pool = Pool(self._first, partial(_another, self._loaded, self._first), instances)
@@ -188,7 +188,7 @@ class CudaExecutable:
             if on is None and out is None and not donate and instance.again(args):
                 return instance.results(instance.stream)
             used = instance.stream if on is None else on
-            found = read_arguments(self.plan, args, instance, used)
+            found = read_arguments(self.plan, self.device, args, instance, used)
             to_host = out is None and len(found.on_host) == len(args)
             outputs = Outputs(self.plan, out, self.device, used)
             donated = donated_positions(donate, self._donated, len(args))
@@ -204,7 +204,7 @@ class CudaExecutable:
         """Copy arrays into the buffers that the program reads; return those as device arrays."""
         self._enter()
         with self._first.lock:
-            found = read_arguments(self.plan, args, self._first, self.stream)
+            found = read_arguments(self.plan, self.device, args, self._first, self.stream)
             self._first.fill(found.addresses, found.on_host, found.owners)
         self.synchronize()
         return self.device_inputs
