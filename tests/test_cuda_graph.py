@@ -437,7 +437,7 @@ def test_a_session_checks_and_reports(fake):
 
 
 def test_a_profile_has_every_launch_in_loops_too(fake):
-    from hlo2graph.inspect.profile import profile, profile_text, trace_json
+    from hlo2graph.inspect.profile import profile, profile_text
 
     found, exe = fake(LOOP)
     found.stamped = True
@@ -446,28 +446,6 @@ def test_a_profile_has_every_launch_in_loops_too(fake):
     assert launches == {"less": 6, "next": 5, "w": 5}
     assert all(n.each == pytest.approx(500e-9) for n in taken.totals)
     assert "less" in profile_text(taken)
-    events = [e for e in trace_json(taken, "loop")["traceEvents"] if e["ph"] == "X"]
-    assert len(events) == 16
-    assert {e["tid"] for e in events} == {1}
-    assert events[0]["ts"] == 0
-    assert events[1]["ts"] == pytest.approx(0.7)
-
-
-def test_overlapping_launches_are_on_lanes_of_their_own():
-    from hlo2graph.backends.cuda.stamps import NodeTimes
-    from hlo2graph.inspect.profile import Profile, trace_json
-
-    rows = {"a": [(0, 10)], "b": [(5, 15)], "c": [(10, 20)], "d": [(11, 12)]}
-    nodes = tuple(NodeTimes(n, len(r), np.array(r)) for n, r in rows.items())
-    taken = Profile(nodes, 20e-9)
-    events = trace_json(taken, "x")["traceEvents"]
-    assert {e["name"]: e["tid"] for e in events if e["ph"] == "X"} == {
-        "a": 1,
-        "b": 2,
-        "c": 1,
-        "d": 3,
-    }
-    assert taken.overlap == pytest.approx(31 / 20)
 
 
 def test_a_stamped_kernel_is_the_same_between_two_stamps():

@@ -1,23 +1,31 @@
-"""When each kernel of the graph ran on the device: a table by HLO name, and a trace for Perfetto.
+"""When each node of a plan ran: a table by HLO name. `trace` makes a picture of the same.
 
-The times are stamps that the kernels write themselves, in a graph of the same nodes and edges.
+On cuda the times are stamps that the kernels write themselves, in a graph of the same nodes and
+edges; on the host the pool's threads take them around each thunk.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hlo2graph.backends.cuda.executable import CudaExecutable
-from hlo2graph.backends.cuda.stamps import NodeTimes, StampedGraph
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.backends.node_times import NodeTimes
 from hlo2graph.inspect.figures import columns, plural, time_text
+from hlo2graph.program.thunks import Conditional, Slice, Thunk, While
+from hlo2graph.program.thunks import Sequence as Thunks
+
+if TYPE_CHECKING:
+    from hlo2graph.backends.cuda.executable import CudaExecutable
 
 RUNS = 5
 SHOWN = 40  # nodes that the table lists
-HOW = "time stamps written by the kernels; copies, fills and library calls have none"
+BY_KERNELS = "time stamps written by the kernels; copies, fills and library calls have none"
+BY_THREADS = "time stamps around each thunk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +40,17 @@ class NodeTotal:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The run of median length, node by node; `span` is from its first stamp to its last."""
+    """The run of median length, node by node; `span` is from its first stamp to its last.
+
+    holders: the loops and conditionals that hold other nodes, where they have stamps. body: what
+    ran, loops written out as they were. how: where the times come from.
+    """
 
     nodes: tuple[NodeTimes, ...]
     span: float
+    how: str
+    body: Thunks[Slice]
+    holders: tuple[NodeTimes, ...] = ()
 
     @property
     def totals(self) -> tuple[NodeTotal, ...]:
@@ -52,12 +67,43 @@ class Profile:
 
 def profile(executable: CudaExecutable, args: Sequence[object]) -> Profile:
     """Run a few times with time stamps; return the run of median length."""
+    from hlo2graph.backends.cuda.stamps import StampedGraph
+
     graph = StampedGraph(executable)
     runs = []
     for _ in range(RUNS + 1):
         executable.write_inputs(args)
         nodes = graph.run()
-        runs.append(Profile(nodes, _span(nodes)))
+        runs.append(Profile(nodes, _span(nodes), BY_KERNELS, executable.graph_body))
+    return _median(runs)
+
+
+def host_profile(executable: HostExecutable, args: Sequence[object], threads: int) -> Profile:
+    """Run a few times on a pool with time stamps; return the run of median length."""
+    runs = []
+    for _ in range(RUNS + 1):
+        executable.write_inputs(args)
+        times: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        thunks: dict[int, Thunk[Slice]] = {}
+        for stamp in executable.execute_stamped(threads):
+            thunks[id(stamp.thunk)] = stamp.thunk
+            times[id(stamp.thunk)].append((stamp.begin, stamp.end))
+        found = [
+            (thunks[key], NodeTimes(thunks[key].name, len(held), np.array(sorted(held))))
+            for key, held in times.items()
+        ]
+        is_holder = [isinstance(thunk, While | Conditional) for thunk, _ in found]
+        nodes, holders = (
+            tuple(n for (_, n), held in zip(found, is_holder, strict=True) if held is wanted)
+            for wanted in (False, True)
+        )
+        how = f"{BY_THREADS}, {plural(threads, 'thread')}"
+        runs.append(Profile(nodes, _span(nodes), how, executable.plan.body, holders))
+    return _median(runs)
+
+
+def _median(runs: list[Profile]) -> Profile:
+    """Return the run of median length; the first one warms up."""
     return sorted(runs[1:], key=lambda r: r.span)[RUNS // 2]
 
 
@@ -77,7 +123,7 @@ def profile_text(found: Profile) -> str:
     ]
     lines = [
         f"profile  {plural(len(totals), 'node')} in {time_text(found.span)}, on average "
-        f"{found.overlap:.2f} at once ({HOW})",
+        f"{found.overlap:.2f} at once ({found.how})",
         *columns(rows, left=1),
     ]
     if len(totals) > SHOWN:
@@ -88,7 +134,7 @@ def profile_text(found: Profile) -> str:
 def profile_json(found: Profile) -> dict[str, Any]:
     """Return the table as JSON, in seconds."""
     return {
-        "how": HOW,
+        "how": found.how,
         "span": found.span,
         "overlap": found.overlap,
         "nodes": [
@@ -96,28 +142,6 @@ def profile_json(found: Profile) -> dict[str, Any]:
             for n in found.totals
         ],
     }
-
-
-def trace_json(found: Profile, program: str) -> dict[str, Any]:
-    """Return Chrome's trace format, which Perfetto opens: as many lanes as ran at once."""
-    launches = sorted(
-        (int(begin), int(end), node.name) for node in found.nodes for begin, end in node.times
-    )
-    start = launches[0][0] if launches else 0
-    ends: list[int] = []  # of each lane
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": program}}
-    ]
-    for begin, end, name in launches:
-        lane = next((k for k, free in enumerate(ends) if free <= begin), len(ends))
-        ends[lane:] = [end, *ends[lane + 1 :]]
-        event = {"ph": "X", "pid": 1, "tid": lane + 1, "name": name, "cat": "kernel"}
-        events.append(event | {"ts": (begin - start) / 1e3, "dur": (end - begin) / 1e3})
-    events += [
-        {"ph": "M", "pid": 1, "tid": k + 1, "name": "thread_name", "args": {"name": f"lane {k}"}}
-        for k in range(len(ends))
-    ]
-    return {"displayTimeUnit": "ns", "traceEvents": events, "otherData": {"times": HOW}}
 
 
 def _total(node: NodeTimes) -> NodeTotal:

@@ -14,6 +14,7 @@ from hlo2graph.hlo import Module
 from hlo2graph.inspect.compare import Comparison, compare, tolerance_for
 from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.host_runner import HostRunner
+from hlo2graph.inspect.profile import host_profile
 from hlo2graph.inspect.reference import host_results, pinned_results
 from hlo2graph.inspect.report import RunReport, Stage
 from hlo2graph.inspect.self_check import Check, check_orders
@@ -32,7 +33,7 @@ class Wishes:
     reference: host, xla or none. relative, absolute: tolerances in place of the table's.
     seed: of random inputs and orders. threads: of the pool. budget: None measures nothing.
     cold_l2: on cuda, whether each measured run finds nothing of the program in the cache.
-    profile: on cuda, whether to look at when each node runs.
+    profile: whether to look at when each node runs.
     before_timing: called before time is measured, to silence whatever else takes any.
     """
 
@@ -76,6 +77,7 @@ def run_session(
         stages=stages,
         timings=_timings(executable, args, wishes),
         settings=settings,
+        profile=host_profile(executable, args, wishes.threads) if wishes.profile else None,
     )
     return report, results
 

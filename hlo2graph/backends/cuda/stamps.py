@@ -8,7 +8,7 @@ the kernels that set conditions are not stamped.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from hlo2graph.backends.cuda.graph_exec import GraphExec
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.node_times import NodeTimes
 from hlo2graph.program.thunks import Computing, Slice
 
 LAUNCHES = 256  # include/stamp.cuh
@@ -31,18 +32,6 @@ HEAD = re.compile(
     r'extern "C" __global__ void __launch_bounds__\((?P<threads>\d+)\)\n'
     r"(?P<name>\w+)\((?P<parameters>[^)]*)\) \{"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTimes:
-    """When one node ran: rows of begin and end in nanoseconds, the latest launches in order.
-
-    `launches` counts all of them.
-    """
-
-    name: str
-    launches: int
-    times: np.ndarray[Any, Any]
 
 
 class StampedGraph:

@@ -12,6 +12,7 @@ from hlo2graph.backends.elided import fill_elided
 from hlo2graph.backends.host.arena import Arena
 from hlo2graph.backends.host.block import Block, Walk, in_program_order, shuffled
 from hlo2graph.backends.host.pool import Pool
+from hlo2graph.backends.host.stamps import Stamp, Stamps
 from hlo2graph.backends.host.steps import evaluated, load
 from hlo2graph.backends.support import check_computations
 from hlo2graph.ops.evaluate import HostEvaluator, unsupported
@@ -42,8 +43,8 @@ class HostExecutable:
             if (literal := allocation.literal) is not None and literal.array is not None:
                 whole = Slice(index, 0, literal.shape.size)
                 self._arena.view(whole, literal.shape)[...] = literal.array
-        compute = evaluated(self._arena, HostEvaluator(plan.computations))
-        self._block = load(plan.body, self._arena, compute)
+        self._compute = evaluated(self._arena, HostEvaluator(plan.computations))
+        self._block = load(plan.body, self._arena, self._compute)
         self._inputs = [self._arena.view(b.slice, b.shape) for b in plan.inputs]
         self._outputs = [self._arena.view(b.slice, b.shape) for b in plan.outputs]
         self._pools: dict[int, Pool] = {}
@@ -90,6 +91,14 @@ class HostExecutable:
         walk = in_program_order if threads is None else self._pool(threads).run
         with self._turn:
             walk(self._block)
+
+    def execute_stamped(self, threads: int) -> tuple[Stamp, ...]:
+        """Run as `execute` does on a pool; return when each thunk ran, in order of its end."""
+        stamps = Stamps()
+        block = load(self.plan.body, self._arena, self._compute, stamps.watched)
+        with self._turn:
+            self._pool(threads).run(block)
+        return tuple(stamps.taken)
 
     def read_outputs(self) -> tuple[Array, ...]:
         """Return copies of what the result buffers hold."""

@@ -28,13 +28,22 @@ from hlo2graph.program.thunks import (
 )
 
 Compute: TypeAlias = Callable[[Computing[Slice]], Step]
+Watched: TypeAlias = Callable[[Thunk[Slice], Step], Step]
 PRED, S32 = Shape(DTYPES["pred"]), Shape(DTYPES["s32"])
 
 
-def load(sequence: Sequence[Slice], arena: Arena, compute: Compute) -> Block:
+def as_it_is(_: Thunk[Slice], step: Step) -> Step:
+    """Return a thunk's step: nobody watches it."""
+    return step
+
+
+def load(
+    sequence: Sequence[Slice], arena: Arena, compute: Compute, watched: Watched = as_it_is
+) -> Block:
     """Make a sequence and all nested ones ready to run in `arena`.
 
     `compute` makes the steps of thunks that run a computation; `evaluated` does so with NumPy.
+    `watched` may put something around each step.
     """
     successors: list[list[int]] = [[] for _ in sequence.thunks]
     waits = [0] * len(sequence.thunks)
@@ -42,7 +51,10 @@ def load(sequence: Sequence[Slice], arena: Arena, compute: Compute) -> Block:
         successors[edge[0]].append(edge[1])
         waits[edge[1]] += 1
     return Block(
-        tuple(_named(thunk.name, _step(thunk, arena, compute)) for thunk in sequence.thunks),
+        tuple(
+            _named(thunk.name, watched(thunk, _step(thunk, arena, compute, watched)))
+            for thunk in sequence.thunks
+        ),
         tuple(tuple(sorted(later)) for later in successors),
         tuple(waits),
     )
@@ -63,7 +75,7 @@ def _named(name: str, step: Step) -> Step:
     return run
 
 
-def _step(thunk: Thunk[Slice], arena: Arena, compute: Compute) -> Step:
+def _step(thunk: Thunk[Slice], arena: Arena, compute: Compute, watched: Watched) -> Step:
     match thunk:
         case Kernel() | Library() | Collective():
             return compute(thunk)
@@ -73,12 +85,16 @@ def _step(thunk: Thunk[Slice], arena: Arena, compute: Compute) -> Step:
             return _fill(thunk.pattern, arena.raw(thunk.target))
         case While():
             return _while(
-                load(thunk.condition, arena, compute),
+                load(thunk.condition, arena, compute, watched),
                 arena.view(thunk.condition.results[0], PRED),
-                load(thunk.body, arena, compute),
+                load(thunk.body, arena, compute, watched),
             )
         case Conditional():
-            branches = tuple(_branch(b, thunk, arena, compute) for b in thunk.branches)
+            blocks = [load(b, arena, compute, watched) for b in thunk.branches]
+            branches = tuple(
+                _branch(branch, block, thunk, arena)
+                for branch, block in zip(thunk.branches, blocks, strict=True)
+            )
             by_number = thunk.selector.size == S32.size
             selector = arena.view(thunk.selector, S32 if by_number else PRED)
             return (_switch if by_number else _choice)(selector, branches)
@@ -175,11 +191,8 @@ def _while(condition: Block, again: Array, body: Block) -> Step:
     return step
 
 
-def _branch(
-    branch: Sequence[Slice], thunk: Conditional[Slice], arena: Arena, compute: Compute
-) -> Step:
+def _branch(branch: Sequence[Slice], block: Block, thunk: Conditional[Slice], arena: Arena) -> Step:
     """Return a step that runs a branch and puts its results where the conditional's are."""
-    block = load(branch, arena, compute)
     ends = [
         (arena.raw(source), arena.raw(target))
         for source, target in zip(branch.results, thunk.results, strict=True)
