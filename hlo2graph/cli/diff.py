@@ -1,0 +1,79 @@
+"""`hlo2graph diff`: what is different between two modules or plans."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+import hlo2graph
+from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.options import json_option, output_option, planning_options
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import PlanOptions
+
+if TYPE_CHECKING:
+    from hlo2graph.program.plan import Plan
+
+
+@click.command("diff")
+@click.argument("before", metavar="A", type=click.Path(dir_okay=False))
+@click.argument("after", metavar="B", type=click.Path(dir_okay=False))
+@output_option
+@planning_options
+@click.option("--all", "whole", is_flag=True, help="List every change, not only the first.")
+@click.option("--exit-code", is_flag=True, help="End with exit code 1 where A and B differ.")
+@json_option
+def command(
+    before: str,
+    after: str,
+    output: str | None,
+    planning: PlanOptions,
+    whole: bool,
+    exit_code: bool,
+    json_file: str | None,
+) -> None:
+    """Say what is different from plan A to plan B.
+
+    A and B are HLO, each planned with the options given, or thunk sequences, as
+    `plan` writes them: so two settings for one module can be compared too. Thunks
+    are matched by name and by what they compute, whatever they are called, and
+    then by their neighbours. Listed are thunks removed, added, changed, moved in
+    program order and renamed, and edges lost and gained, each with whether the
+    other plan orders the two all the same; above them edges, width, longest path
+    and memory before and after. Names and places in memory alone are no
+    difference. The text is the same on every machine, so that it does for golden
+    files; with --exit-code a difference is exit code 1.
+
+    \b
+    Examples:
+      hlo2graph diff before.hlo after.hlo --target sm_90
+      hlo2graph diff golden.thunks model.hlo --exit-code
+      hlo2graph plan model.hlo --max-buffer-reuse -1 | hlo2graph diff model.hlo -
+    """
+    from hlo2graph.inspect.diff_plans import diff_plans
+    from hlo2graph.inspect.diff_report import diff_json, diff_text
+
+    if before == after == "-":
+        raise click.UsageError("only one of A and B can be stdin")
+    plans = [_plan(path, planning) for path in (before, after)]
+    diff = diff_plans(*plans)
+    if json_file is not None:
+        emit(json.dumps(diff_json(diff), indent=2), json_file)
+    if json_file != "-":
+        emit(diff_text(diff, whole=whole), output)
+    if exit_code and diff.differ:
+        click.get_current_context().exit(1)
+
+
+def _plan(path: str, planning: PlanOptions) -> Plan:
+    """Return the plan of a file; what is planned already takes no options."""
+    from hlo2graph.frontend.thunks import is_thunk_sequence
+
+    parts = modules_in(read_file(path))
+    if len(parts) > 1:
+        raise click.UsageError(f"{path} holds {len(parts)} modules; compare one")
+    options: PlanOptions = {} if is_thunk_sequence(parts[0].text) else planning
+    with progress("planning"):
+        return hlo2graph.plan(parts[0].text, filename=parts[0].filename, **options)
