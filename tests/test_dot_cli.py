@@ -63,7 +63,9 @@ def test_parts_and_repeats(cli):
 def test_times_colour_the_nodes(cli, tmp_path):
     times = tmp_path / "run.json"
     nodes = [{"name": n, "launches": 1, "each": t, "total": t} for n, t in (("exp", 1), ("sum", 9))]
-    times.write_text(json.dumps({"module": "wide_branches", "profile": {"nodes": nodes}}))
+    times.write_text(
+        json.dumps({"module": "wide_branches", "machine": "M", "profile": {"nodes": nodes}})
+    )
     given = ("dot", SAMPLES / "wide_branches.hlo", "--target", "host", "--times", times)
     code, out, _ = cli(*given)
     assert code == 0

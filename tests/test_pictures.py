@@ -18,14 +18,15 @@ from hlo2graph.inspect.durations import estimated, measured
 from hlo2graph.inspect.graph_formats import json_text, mermaid_text
 from hlo2graph.inspect.picture import (
     Node,
-    picture_of_graph,
     picture_of_module,
     picture_of_plan,
     selected,
 )
 from hlo2graph.inspect.picture.fold import Repeat, repeats_of
+from hlo2graph.inspect.picture.of_graph import picture_of_graph
 from hlo2graph.inspect.picture.palette import fills
 from hlo2graph.inspect.render import FORMATS, written
+from hlo2graph.inspect.timeline import traced
 from hlo2graph.program.thunks import Copy, Sequence, Slice
 
 __all__ = ["fake"]  # a fixture
@@ -328,6 +329,23 @@ def report(name="test", **nodes):
     return json.dumps({"module": name, "machine": "M", "profile": {"nodes": rows}})
 
 
+def trace(name="test", events=()):
+    other = {"program": name, "times": "stamps"}
+    return json.dumps({"otherData": other, "traceEvents": list(events)})
+
+
+def test_a_trace_says_when_too():
+    rows = [("zero.6", 0, 1), ("loop.5[0]/neg.3", 2, 4), ("loop.5[1]/neg.3", 7, 2)]
+    events = [{"ph": "M"}, *({"ph": "X", "name": n, "ts": t, "dur": d} for n, t, d in rows)]
+    plan = counting_loop()
+    found = measured(trace(events=events), plan)
+    assert found.how == "measured: stamps"
+    assert found.each(plan.body.thunks[2].body.thunks[1]) == pytest.approx(3e-6)
+    bars = traced(plan, found)
+    assert [bar.id for bar in bars] == [0, 5, 5]
+    assert bars[2].start == pytest.approx(7e-6)
+
+
 def test_measured_times_of_rounds_are_one_thunks():
     plan = counting_loop()
     names = {"loop.5[0]/neg.3": (1, 2.0), "loop.5[1]/neg.3": (1, 4.0), "zero.6": (1, 1.0)}
@@ -351,12 +369,17 @@ def test_an_estimate_counts_rounds():
     [
         ("{", "no JSON"),
         ("[" * 100_000, "no JSON"),
-        ("3", "no report"),
-        ("[]", "no report"),
+        ("3", "not as run writes them"),
+        ("[]", "of nothing, not of test"),
         (report("other"), "of other, not of test"),
-        ('{"module": "test", "profile": null}', "no node times"),
-        ('{"module": "test", "profile": {"nodes": [{}]}}', "not as run --json writes them"),
-        ('{"module": "test", "profile": {"nodes": 1}}', "not as run --json writes them"),
+        (trace("other"), "of other, not of test"),
+        ('{"module": "test", "machine": "m", "profile": null}', "no times of nodes"),
+        ('{"module": "test", "machine": "m", "profile": {"nodes": [{}]}}', "not as run writes"),
+        ('{"module": "test", "profile": {"nodes": 1}}', "not as run writes them"),
+        ('{"traceEvents": []}', "not as run writes them"),
+        (trace(events=[{"ph": "X", "name": 1, "ts": 0, "dur": 0}]), "not as run writes them"),
+        (trace(events=[{"ph": "X", "name": "a", "ts": 0, "dur": "x"}]), "not as run writes them"),
+        (trace(events=[{"ph": "X", "name": "a", "ts": 0, "dur": 1e999}]), "not as run writes them"),
     ],
 )
 def test_times_that_are_none(text, message):

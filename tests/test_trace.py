@@ -244,9 +244,13 @@ def test_run_writes_a_trace_and_times_that_dot_takes(cli, tmp_path):
     assert cli("run", sample, *flags)[0] == 0
     events = checked(json.loads(trace.read_text()))
     assert "dot1" in {e["name"] for e in events["X"]}
-    code, out, _ = cli("dot", sample, "--target", "host", "--times", times)
-    assert code == 0
-    assert " us" in next(line for line in out.splitlines() if 'tooltip="dot1"' in line)
+    for taken in (times, trace):
+        code, out, _ = cli("dot", sample, "--target", "host", "--times", taken)
+        assert code == 0
+        assert " us" in next(line for line in out.splitlines() if 'tooltip="dot1"' in line)
+    page = tmp_path / "page.html"
+    assert cli("dot", sample, "--target", "host", "--times", trace, "-o", page)[0] == 0
+    assert '"how":"measured: time stamps around each thunk' in page.read_text()
 
 
 # ***** on a device, stood for by a fake *****

@@ -128,7 +128,9 @@ def _picture(
     elif options["stage"] == "graph":
         if depth is not None or computation is not None:
             raise click.UsageError("--depth and --computation are for --stage thunks and hlo")
-        whole = pictures.picture_of_graph(
+        from hlo2graph.inspect.picture.of_graph import picture_of_graph
+
+        whole = picture_of_graph(
             plan,
             unroll_loops=options["unroll_loops"],
             tables=tables,

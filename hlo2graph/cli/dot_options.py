@@ -85,9 +85,10 @@ _OPTIONS = (
     ),
     click.option(
         "--times",
-        metavar="RUN.json",
+        metavar="F.json",
         type=click.Path(dir_okay=False),
-        help="Times of nodes, from `run --profile nodes --json RUN.json`.  [default: an estimate]",
+        help="Times of nodes, from `run --trace F.json` or `run --profile nodes --json F.json`."
+        "  [default: an estimate]",
     ),
     click.option(
         "--unroll-loops",

@@ -1,4 +1,4 @@
-"""How long each thunk takes: as `run --profile nodes --json` measured it, or a simple estimate.
+"""How long each thunk takes: as `run` measured it, or a simple estimate.
 
 The estimate is that of `budget`: bytes over bandwidth, operations over rate, and a node's latency.
 """
@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from hlo2graph.errors import InputError
@@ -23,6 +24,9 @@ from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Sequence, Slice, Thunk, While
 from hlo2graph.program.uses import nested
 
+WRITE = "`run --trace FILE` and `run --profile nodes --json FILE` write them"
+MICRO = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Duration:
@@ -34,10 +38,14 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Durations by thunk name; `how` says where they come from."""
+    """Durations by thunk name; `how` says where they come from.
+
+    `spans` are names, beginnings and ends in seconds of every run that was traced.
+    """
 
     how: str
     by_name: Mapping[str, Duration]
+    spans: tuple[tuple[str, float, float], ...] = ()
 
     def each(self, thunk: Thunk[Slice]) -> float | None:
         """Return the seconds of one launch, None where it is not known."""
@@ -91,38 +99,56 @@ def estimated(plan: Plan) -> Durations:
 
 
 def measured(text: str, plan: Plan) -> Durations:
-    """Read what `run --profile nodes --json` wrote for the program of `plan`.
+    """Read what `run --profile nodes --json` or `run --trace` wrote for the program of `plan`.
 
-    Raises InputError where it is no such report, holds no times, or is another program's.
+    Raises InputError where it is neither, holds no times, or is another program's.
     """
-    reports = _reports(text)
-    report = next((r for r in reports if r.get("module") == plan.name), None)
-    if report is None:
-        names = ", ".join(str(r.get("module")) for r in reports)
-        raise InputError(f"the times are of {names}, not of {plan.name}")
-    profile = report.get("profile")
-    if not isinstance(profile, dict):
-        raise InputError("the report holds no node times; `run --profile nodes --json` writes them")
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    try:
-        for node in profile["nodes"]:
-            held = sums[base_name(str(node["name"]))]
-            held[0] += float(node["launches"])
-            held[1] += float(node["total"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError("the report's node times are not as run --json writes them") from None
-    found = {n: Duration(total / max(times, 1), total) for n, (times, total) in sums.items()}
-    return Durations(f"measured on {report.get('machine', report.get('backend'))}", found)
-
-
-def _reports(text: str) -> list[dict[str, Any]]:
     try:
         held = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(
-            "the times are no JSON; `run --profile nodes --json` writes them"
-        ) from None
-    reports = held if isinstance(held, list) else [held]
-    if not reports or not all(isinstance(r, dict) for r in reports):
-        raise InputError("the times are no report; `run --profile nodes --json` writes one")
-    return reports
+        raise InputError(f"the times are no JSON; {WRITE}") from None
+    try:
+        if isinstance(held, dict) and "traceEvents" in held:
+            return _of_trace(held, plan)
+        return _of_report(held if isinstance(held, list) else [held], plan)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        raise InputError(f"the times are not as run writes them; {WRITE}") from None
+
+
+def _of_report(reports: list[Any], plan: Plan) -> Durations:
+    report = next((r for r in reports if r["module"] == plan.name), None)
+    if report is None:
+        names = ", ".join(str(r["module"]) for r in reports)
+        raise InputError(f"the times are of {names or 'nothing'}, not of {plan.name}")
+    if report["profile"] is None:
+        raise InputError(f"the report holds no times of nodes; {WRITE}")
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for node in report["profile"]["nodes"]:
+        held = sums[base_name(node["name"])]
+        held[0] += float(node["launches"])
+        held[1] += float(node["total"])
+    return Durations(f"measured on {report['machine']}", _averaged(sums))
+
+
+def _of_trace(trace: dict[str, Any], plan: Plan) -> Durations:
+    program = trace["otherData"]["program"]
+    if program != plan.name:
+        raise InputError(f"the times are of {program}, not of {plan.name}")
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    spans = []
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            name, took = base_name(event["name"]), float(event["dur"]) * MICRO
+            begin = float(event["ts"]) * MICRO
+            sums[name][0] += 1
+            sums[name][1] += took
+            spans.append((name, begin, begin + took))
+    how = f"measured: {trace['otherData']['times']}"
+    return Durations(how, _averaged(sums), tuple(spans))
+
+
+def _averaged(sums: Mapping[str, list[float]]) -> dict[str, Duration]:
+    """Return durations from numbers of launches and seconds of all of them together."""
+    if not all(isfinite(total) for _, total in sums.values()):
+        raise ValueError
+    return {n: Duration(total / max(times, 1), total) for n, (times, total) in sums.items()}

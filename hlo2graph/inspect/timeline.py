@@ -37,6 +37,22 @@ def simulated(plan: Plan, durations: Durations) -> tuple[Bar, ...]:
     )
 
 
+def traced(plan: Plan, durations: Durations) -> tuple[Bar, ...]:
+    """Return when each thunk ran, where that was traced; a name that no thunk has is left out."""
+    ids: dict[str, int] = {}
+    pending = [number(plan.body)]
+    for numbered in pending:
+        for id, thunk in numbered:
+            ids.setdefault(thunk.name, id)
+            pending.extend(inner for _, inner in numbered.nested(id))
+    known = [span for span in durations.spans if span[0] in ids]
+    lanes = lanes_of([(begin, end) for _, begin, end in known])
+    return tuple(
+        Bar(ids[name], begin, end, lane)
+        for (name, begin, end), lane in zip(known, lanes, strict=True)
+    )
+
+
 def lanes_of(spans: Sequence[tuple[float, float]]) -> list[int]:
     """Return a lane for each span, the lowest that is free, so that none overlap in a lane."""
     lanes = [0] * len(spans)

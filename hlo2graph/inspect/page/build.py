@@ -17,7 +17,7 @@ from hlo2graph.inspect.page.layout import Rect, lay_out
 from hlo2graph.inspect.picture import Node, Picture
 from hlo2graph.inspect.picture.labels import arrow_label, label_lines
 from hlo2graph.inspect.picture.palette import fills, line_of
-from hlo2graph.inspect.timeline import simulated
+from hlo2graph.inspect.timeline import simulated, traced
 from hlo2graph.program.device_figures import DEVICES
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import plan_stats
@@ -155,9 +155,9 @@ def _memory(plan: Plan) -> Json:
 
 
 def _timeline(plan: Plan, durations: Durations) -> Json:
-    bars = simulated(plan, durations)
+    bars = traced(plan, durations) if durations.spans else simulated(plan, durations)
     return {
-        "how": f"simulated, with times {durations.how}",
+        "how": durations.how if durations.spans else f"simulated, with times {durations.how}",
         "span": max((bar.end for bar in bars), default=0.0),
         "lanes": max((bar.lane for bar in bars), default=-1) + 1,
         "bars": [[f"t{bar.id}", bar.start, bar.end, bar.lane] for bar in bars],

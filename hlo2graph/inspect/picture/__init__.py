@@ -1,7 +1,9 @@
-"""What is drawn, whatever it is drawn as: nodes, arrows and groups made of a module or a plan."""
+"""What is drawn, whatever it is drawn as: nodes, arrows and groups made of a module or a plan.
+
+`of_graph`, which knows what the cuda backend makes of a plan, is loaded where it is asked for.
+"""
 
 from hlo2graph.inspect.picture.model import Arrow, Group, Node, Picture
-from hlo2graph.inspect.picture.of_graph import picture_of_graph
 from hlo2graph.inspect.picture.of_module import picture_of_module
 from hlo2graph.inspect.picture.of_plan import picture_of_plan
 from hlo2graph.inspect.picture.select import selected
@@ -11,7 +13,6 @@ __all__ = [
     "Group",
     "Node",
     "Picture",
-    "picture_of_graph",
     "picture_of_module",
     "picture_of_plan",
     "selected",

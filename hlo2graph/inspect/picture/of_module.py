@@ -18,6 +18,10 @@ from hlo2graph.ops.spec import Lowering
 
 DEEPEST = 64  # levels of frames in frames
 CONTROL = "control-predecessors"
+_MOVING = (
+    *("broadcast", "concatenate", "dynamic-slice", "dynamic-update-slice", "gather", "iota"),
+    *("pad", "reshape", "reverse", "slice", "transpose"),
+)
 _KINDS = {
     "parameter": "parameter",
     "constant": "constant",
@@ -26,8 +30,7 @@ _KINDS = {
     "conditional": "conditional",
     "call": "call",
     "custom-call": "library",
-    **dict.fromkeys(("broadcast", "concatenate", "dynamic-slice", "dynamic-update-slice"), "shaping"),
-    **dict.fromkeys(("gather", "iota", "pad", "reshape", "reverse", "slice", "transpose"), "shaping"),
+    **dict.fromkeys(_MOVING, "shaping"),
 }
 
 
