@@ -20,7 +20,7 @@ SCHEDULES = ("concurrent", "serialize")
 REFERENCES = ("host", "xla", "none")
 BACKENDS = ("auto", "host", "cuda")
 MATMUL_PRECISIONS = ("default", "high", "highest")
-POINTERS = ("copy", "update", "cache", "recapture")
+POINTERS = ("auto", "copy", "update", "cache", "recapture", "table")
 
 
 class PlanOptions(TypedDict, total=False):

@@ -213,8 +213,9 @@ def compile(
     unroll_loops: which loops of a known trip count a cuda graph holds round by round: auto (short
         ones), never, or those of at most so many rounds.
     pointers: what a cuda executable does for arrays that lie elsewhere than at the call before:
-        copy them, update the graph's nodes, cache a graph for each set of addresses, or recapture
-        (build the graph again and update the instantiated one as a whole).
+        copy them, update the graph's nodes, cache a graph for each set of addresses, recapture
+        (build the graph again and update the instantiated one as a whole), let kernels read
+        addresses from a table, or auto, whatever costs least.
     observe, options: as for `plan`.
     Raises HloError, or BackendError where the backend is not there.
     """

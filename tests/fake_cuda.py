@@ -23,6 +23,7 @@ import hlo2graph.inspect.cuda_session
 from hlo2graph.backends.cuda import bind, builtin, driver, executable, products, stamps
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.kernels import key_of
+from hlo2graph.backends.cuda.pointers.table import SUFFIX
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name
 from hlo2graph.backends.cuda.stamps import LAUNCHES
 from hlo2graph.ops.evaluate import HostEvaluator
@@ -228,6 +229,8 @@ class FakeDriver(FakeGraphs):
         if name in self.shapes:
             _, reads, writes = self.shapes[name]
             return len(reads) + len(writes) + self.stamped
+        if name.removesuffix(SUFFIX) in self.shapes:
+            return 2 * self._arity(name.removesuffix(SUFFIX))
         return {
             builtin.NOTHING: 0,
             builtin.FILL8: 3,
@@ -253,6 +256,12 @@ class FakeDriver(FakeGraphs):
             return self._evaluate(name, values)
         if name == builtin.NOTHING:
             return None
+        if name.removesuffix(SUFFIX) in self.shapes:
+            found = [
+                (ctypes.c_uint64.from_address(cell).value if cell else 0) + offset
+                for cell, offset in zip(values[::2], values[1::2], strict=True)
+            ]
+            return self._evaluate(name.removesuffix(SUFFIX), found)
         if name in (builtin.FILL8, builtin.FILL16):
             words = (ctypes.c_uint64 * (values[1] * len(values[2:]))).from_address(values[0])
             np.frombuffer(words, "u8").reshape(values[1], -1)[:] = values[2:]
@@ -313,6 +322,11 @@ class FakeLibrary:
         return 0
 
     cuMemcpyDtoHAsync_v2 = cuMemcpyDtoDAsync_v2
+
+    def cuMemcpyHtoDAsync_v2(self, target, source, size, stream):
+        self.driver.api.append("cuMemcpyHtoDAsync")
+        ctypes.memmove(target.value, source.value, size.value)
+        return 0
 
     def cuMemsetD8Async(self, target, value, count, stream):
         self.driver._fill(target.value, value.value, 1, count.value)

@@ -161,14 +161,13 @@ _OPTIONS = (
     click.option(
         "--profile",
         type=click.Choice(("nodes",)),
-        help="List how often and how long each node of the graph ran, by HLO name.",
+        help="On cuda, list when and how long each node of the graph ran, by HLO name.",
     ),
     click.option(
         "--trace",
         metavar="F.json",
         type=click.Path(dir_okay=False),
-        help="Write when each node ran, lane by lane, with arrows for edges and the bytes alive: a "
-        "trace for ui.perfetto.dev.",
+        help="On cuda, write when each node ran, lane by lane, for ui.perfetto.dev.",
     ),
     click.option(
         "--fail-if-slower",

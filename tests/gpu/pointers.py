@@ -107,7 +107,7 @@ def measure(path: Path, names: list[str], sets: int, calls: int) -> dict:
                 brought = own.bring(pattern, number)
                 caller.call(pattern, brought, want if number % 10 == 0 else None)
         for caller in callers:
-            caller.so_far[pattern] = [str(s.tally) for s in caller.executable.strategies]
+            caller.so_far[pattern] = [s.says for s in caller.executable.strategies]
     return {
         "program": path.stem,
         "inputs": len(args),
@@ -132,7 +132,6 @@ def row(caller: Caller, pattern: str, calls: int, callers: list[Caller]) -> dict
         "over_best": float(np.median(ratio)),
         "over_best_95": [float(low), float(high)],
         "so_far": caller.so_far[pattern],
-        "says": [str(getattr(s, "says", "")) for s in caller.executable.strategies],
         "notes": sorted({note for s in caller.executable.strategies for note in s.tally.notes}),
     }
 
@@ -156,7 +155,7 @@ def main() -> int:
             print(
                 f"  {r['pattern']:7} {r['strategy']:10} {r['enqueue_us']:9.1f} us enqueue "
                 f"{r['latency_us']:9.1f} us latency  {r['over_best']:.2f}x ({low:.2f}-{high:.2f})"
-                f"  {r['so_far'][0]} {r['says'][0]}"
+                f"  {r['so_far'][0]}"
             )
         if given.out is not None:
             given.out.write_text(json.dumps(found, indent=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 from hlo2graph.backends.cuda.addresses import Addresses
@@ -30,6 +31,7 @@ class GraphMaker:
     nothing: Any  # the kernel that does nothing
     ports: tuple[Port, ...]
     chain: bool = False
+    keep: object = None  # what owns kernels of the steps that the executable does not
 
     def build(self, home: Addresses, placement: Placement) -> tuple[GraphBuilder, Any]:
         """Return a new graph, and what built it; allocations that are no ports lie at `home`."""
@@ -56,6 +58,7 @@ class BuiltGraph:
         self._start(placement, timed or Stopwatch())
 
     def _start(self, placement: Placement, timed: Stopwatch) -> None:
+        start = perf_counter()
         with timed("build"):
             builder, graph = self._maker.build(self._home, placement)
         with timed("instantiate"):
@@ -63,6 +66,7 @@ class BuiltGraph:
         with timed("upload"):
             self.exec.upload(self._stream.handle)
             self._stream.synchronize("putting the graph on the device")
+        self.build_seconds = perf_counter() - start
         self._take(builder, placement)
 
     def _take(self, builder: GraphBuilder, placement: Placement) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, SupportsInt
 
 from hlo2graph.backends.arguments import check_arguments
@@ -26,6 +26,7 @@ from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, Stream
 from hlo2graph.backends.cuda.pointers import STRATEGIES, Strategy
+from hlo2graph.backends.cuda.pointers.table import maker_with_table
 from hlo2graph.backends.cuda.pool import Pool
 from hlo2graph.backends.cuda.ports import ports_of
 from hlo2graph.backends.cuda.products import Products
@@ -107,8 +108,13 @@ class CudaExecutable:
         self.pointers = pointers
         nothing = self._functions[builtin.NOTHING]
         maker = GraphMaker(device, self.graph_steps, nothing, self.ports)
+        with_table = cache(
+            partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
+        )
         strategy = STRATEGIES[pointers]
-        self._loaded = Loaded(plan, device, maker, self.ports, strategy, self._functions)
+        self._loaded = Loaded(
+            plan, device, maker, self.ports, with_table, strategy, self._functions
+        )
         self._first = Instance(self._loaded, self.stream, None, timed)
         self.memory = self._first.memory
         self._pool = Pool(self._first, partial(_another, self._loaded, self._first), instances)

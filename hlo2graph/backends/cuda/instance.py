@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Stopwatch
 from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.copier import Copier
@@ -53,7 +54,10 @@ class Instance:
         build = partial(BuiltGraph, loaded.maker, self.memory.addresses, stream)
         home = self._router.home
         self.graph = build(home, timed)
-        self.strategy = loaded.strategy(Site(loaded.ports, home, self.graph, build, self._copier))
+        with_table = partial(_built_with_table, loaded, self.memory.addresses, stream, home)
+        self.strategy = loaded.strategy(
+            Site(loaded.ports, home, self.graph, build, with_table, self._copier)
+        )
         self._last = stream
         self._ran = Event()  # marks the last call where it was on another stream than our own
         self._kept = KeptAlive()
@@ -250,6 +254,12 @@ class KeptAlive:
         for event, _ in self._held:
             event.synchronize()
         self._held.clear()
+
+
+def _built_with_table(
+    loaded: Loaded, at: Addresses, stream: Stream, home: Placement, table: int
+) -> BuiltGraph:
+    return BuiltGraph(loaded.with_table(), Addresses((*at.bases, table)), stream, home)
 
 
 def _wait(stream: Stream, ran: Event, kept: KeptAlive) -> None:

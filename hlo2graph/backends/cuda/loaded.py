@@ -14,11 +14,16 @@ from hlo2graph.program.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Kernels are loaded, thunks are steps; `maker` builds graphs of them."""
+    """Kernels are loaded, thunks are steps; `maker` builds graphs of them.
+
+    `with_table` returns what builds graphs whose kernels read addresses from a table, which is the
+    allocation behind the plan's own; it compiles these when it is asked for the first time.
+    """
 
     plan: Plan
     device: Device
     maker: GraphMaker
     ports: tuple[Port, ...]
+    with_table: Callable[[], GraphMaker]
     strategy: Callable[[Site], Strategy]
     keep: object = field(repr=False)  # what owns the loaded kernels

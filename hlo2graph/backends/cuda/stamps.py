@@ -7,8 +7,7 @@ the kernels that set conditions are not stamped.
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,15 +22,23 @@ from hlo2graph.backends.cuda.graph_exec import GraphExec
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.backends.node_times import NodeTimes
+from hlo2graph.backends.cuda.wrap import Outer, Parameter, wrapped
 from hlo2graph.program.thunks import Computing, Slice
 
 LAUNCHES = 256  # include/stamp.cuh
 SLOT = np.dtype([("launches", "<u4"), ("blocks", "<u4"), ("times", "<u8", (LAUNCHES, 2))])
-HEAD = re.compile(
-    r'extern "C" __global__ void __launch_bounds__\((?P<threads>\d+)\)\n'
-    r"(?P<name>\w+)\((?P<parameters>[^)]*)\) \{"
-)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """When one node ran: rows of begin and end in nanoseconds, the latest launches in order.
+
+    `launches` counts all of them.
+    """
+
+    name: str
+    launches: int
+    times: np.ndarray[Any, Any]
 
 
 class StampedGraph:
@@ -81,20 +88,21 @@ class StampedGraph:
 
 def stamped(source: KernelSource) -> KernelSource:
     """Return the kernel with a body that is the same, between two time stamps."""
-    found = HEAD.search(source.text)
-    assert found, f"{source.name} has another head"
-    parameters, name = found["parameters"], found["name"]
-    arguments = ", ".join(p.split()[-1].lstrip("*") for p in parameters.split(", ") if p)
-    inner = f"__device__ __forceinline__ void {name}_body({parameters}) {{"
-    extended = f"{parameters}, hlo::Stamps* stamps" if parameters else "hlo::Stamps* stamps"
-    outer = (
-        f'extern "C" __global__ void __launch_bounds__({found["threads"]})\n'
-        f"{name}({extended}) {{\n"
-        f"  hlo::follow();\n  hlo::stamp_begin(stamps);\n"
-        f"  {name}_body({arguments});\n  hlo::stamp_end(stamps);\n}}\n"
-    )
-    text = source.text[: found.start()] + inner + source.text[found.end() :]
-    return replace(source, text=f'#include "stamp.cuh"\n{text}{outer}')
+
+    def outer(parameters: tuple[Parameter, ...]) -> Outer:
+        arguments = ", ".join(p.name for p in parameters)
+        return Outer(
+            (*map(str, parameters), "hlo::Stamps* stamps"),
+            (
+                "hlo::follow();",
+                "hlo::stamp_begin(stamps);",
+                f"{{body}}({arguments});",
+                "hlo::stamp_end(stamps);",
+            ),
+        )
+
+    found = wrapped(source, source.name, outer)
+    return replace(found, text=f'#include "stamp.cuh"\n{found.text}')
 
 
 def _node(name: str, slot: Any) -> NodeTimes:

@@ -28,6 +28,11 @@ class Cache:
         self._graphs[self.key(site.home)] = site.graph
         self.tally = Tally()
 
+    @property
+    def says(self) -> str:
+        """What it did."""
+        return str(self.tally)
+
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Run the graph for these addresses."""
         self.tally.launches += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
@@ -17,6 +18,11 @@ class Copy:
         self._site = site
         self.tally = Tally()
 
+    @property
+    def says(self) -> str:
+        """What it did."""
+        return str(self.tally)
+
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Copy in, run, copy out."""
         site, tally = self._site, self.tally
@@ -26,13 +32,21 @@ class Copy:
             site.graph.launch_on(stream)
             return
         tally.moved += 1
-        inward, outward = moves_home(site, placement)
-        site.copier(inward, stream)
-        site.graph.move(site.home)
-        site.graph.launch_on(stream)
-        site.copier(outward, stream)
-        tally.copies += len(inward) + len(outward)
-        tally.copied += sum(m.size for m in (*inward, *outward))
+        moves = run_at_home(site, site.graph, placement, stream)
+        tally.copies += len(moves)
+        tally.copied += sum(move.size for move in moves)
+
+
+def run_at_home(
+    site: Site, graph: BuiltGraph, placement: Placement, stream: Stream
+) -> tuple[Move, ...]:
+    """Enqueue the copies in, a run of `graph` at home and the copies out; return the copies."""
+    inward, outward = moves_home(site, placement)
+    site.copier(inward, stream)
+    graph.move(site.home)
+    graph.launch_on(stream)
+    site.copier(outward, stream)
+    return (*inward, *outward)
 
 
 def moves_home(site: Site, placement: Placement) -> tuple[list[Move], list[Move]]:

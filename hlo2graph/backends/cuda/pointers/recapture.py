@@ -19,6 +19,11 @@ class Recapture:
         self._graph = site.graph
         self.tally = Tally(notes=site.graph.refusals)
 
+    @property
+    def says(self) -> str:
+        """What it did."""
+        return str(self.tally)
+
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Build again where anything moved, and run."""
         tally, graph = self.tally, self._graph

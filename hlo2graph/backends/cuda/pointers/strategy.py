@@ -42,13 +42,15 @@ class Site:
     """What a strategy works on: one instance's ports and graph.
 
     `home` is where the instance's own memory for the ports is. `graph` was built for it; a
-    strategy may move it. `build` instantiates another one over the same memory.
+    strategy may move it. `build` instantiates another one over the same memory;
+    `build_with_table` one whose kernels read the ports' addresses from a table at that address.
     """
 
     ports: tuple[Port, ...]
     home: Placement
     graph: BuiltGraph
     build: Callable[[Placement], BuiltGraph]
+    build_with_table: Callable[[int], BuiltGraph]
     copier: Copier
 
 
@@ -67,6 +69,11 @@ class Strategy(Protocol):
     @property
     def tally(self) -> Tally:
         """What it did so far."""
+        ...
+
+    @property
+    def says(self) -> str:
+        """What it did, in words."""
         ...
 
     def launch(self, placement: Placement, stream: Stream) -> None:

@@ -16,6 +16,11 @@ class Update:
         self._graph = site.graph
         self.tally = Tally(notes=site.graph.refusals)
 
+    @property
+    def says(self) -> str:
+        """What it did."""
+        return str(self.tally)
+
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Update what moved, and run."""
         tally, graph = self.tally, self._graph
