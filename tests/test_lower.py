@@ -285,6 +285,7 @@ def test_asynchronous_operations_are_done_at_their_start():
         gd = f32[8] all-gather-done(g)
         ROOT y = (f32[4], f32[4], f32[4], f32[8]) tuple(cd, ad, rd, gd)""",
         computations=ADD + "wrapped {\n  p = f32[4] parameter(0)\n  ROOT n = f32[4] negate(p)\n}\n",
+        header=", replica_count=2",
     )
     assert names(program) == ["c", "n", "r", "g"]
     assert [type(t) for t in program.body.thunks] == [Copy, Kernel, Collective, Collective]

@@ -274,7 +274,8 @@ COMMUNICATION = {
     "(f32[2], f32[2]) all-to-all(f32[2] a, f32[2] b), replica_groups={{0,1,2}}": (
         "needs an operand for each of 3 devices, got 2"
     ),
-    "f32[4] ragged-all-to-all(f32[3] a, f32[4] b, s32[2] c, s32[2] d, s32[2] f, s32[2] g)": None,
+    "f32[4] ragged-all-to-all(f32[3] a, f32[4] b, s32[2] c, s32[2] d, s32[2] f, s32[2] g), "
+    "replica_groups={{0,1}}": None,
     "f32[2] collective-permute(f32[2] a), source_target_pairs={{0,1},{1,0}}": None,
     "(f32[2], f32[2]) collective-permute-start(f32[2] a), source_target_pairs={{0,1}}": None,
     "f32[2] collective-broadcast(f32[2] a), replica_groups={{0,1}}": None,
