@@ -111,8 +111,6 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
         }
         wishes = _wishes(options, shown)
         if isinstance(executable, HostExecutable):
-            if wishes.profile:
-                raise click.UsageError("--profile and --trace look at a GPU; this is the host")
             from hlo2graph.inspect.session import run_session
 
             report, results = run_session(executable, args, wishes, **session)
@@ -121,9 +119,11 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
 
             report, results = run_cuda_session(executable, args, wishes, **session)
     if options["trace"] and report.profile is not None:
-        from hlo2graph.inspect.profile import trace_json
+        from hlo2graph.inspect.trace import trace_json
 
-        emit(json.dumps(trace_json(report.profile, report.plan.name)), options["trace"])
+        tables = module.tables if module else ""
+        document = trace_json(report.profile, report.plan, tables)
+        emit(json.dumps(document), options["trace"])
     if options["save_outputs"]:
         save_outputs(Path(options["save_outputs"]), results)
     return report

@@ -161,13 +161,14 @@ _OPTIONS = (
     click.option(
         "--profile",
         type=click.Choice(("nodes",)),
-        help="On cuda, list when and how long each node of the graph ran, by HLO name.",
+        help="List how often and how long each node of the graph ran, by HLO name.",
     ),
     click.option(
         "--trace",
         metavar="F.json",
         type=click.Path(dir_okay=False),
-        help="On cuda, write when each node ran, lane by lane, for ui.perfetto.dev.",
+        help="Write when each node ran, lane by lane, with arrows for edges and the bytes alive: a "
+        "trace for ui.perfetto.dev.",
     ),
     click.option(
         "--fail-if-slower",

@@ -7,7 +7,7 @@ the kernels that set conditions are not stamped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,22 +23,11 @@ from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.wrap import Outer, Parameter, wrapped
+from hlo2graph.backends.node_times import NodeTimes
 from hlo2graph.program.thunks import Computing, Slice
 
 LAUNCHES = 256  # include/stamp.cuh
 SLOT = np.dtype([("launches", "<u4"), ("blocks", "<u4"), ("times", "<u8", (LAUNCHES, 2))])
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTimes:
-    """When one node ran: rows of begin and end in nanoseconds, the latest launches in order.
-
-    `launches` counts all of them.
-    """
-
-    name: str
-    launches: int
-    times: np.ndarray[Any, Any]
 
 
 class StampedGraph:
