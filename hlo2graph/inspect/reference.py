@@ -5,28 +5,31 @@ HLO does not pin the bits of `rng`, so what depends on them is held against noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from hlo2graph.hlo import AnyShape, Kind, Module, Shape
 from hlo2graph.ops.evaluate import HostEvaluator
-from hlo2graph.ops.spec import Array, HostValue
+from hlo2graph.ops.spec import Array, HostRule, HostValue
 
 UNPINNED = frozenset({"rng", "rng-get-and-update-state"})
 NO_BYTES: Array = np.zeros((), np.uint8)
 
 
-def host_results(module: Module, args: Sequence[Array]) -> tuple[Array, ...]:
+def host_results(
+    module: Module, args: Sequence[Array], rules: Mapping[str, HostRule] = MappingProxyType({})
+) -> tuple[Array, ...]:
     """Evaluate the module: no plan, no arena, no order but the text's.
 
     `args` are the leaves of the parameters, and what comes are the leaves of the result; tokens
-    are among neither.
+    are among neither. `rules` stand in for the op table's, by opcode.
     """
     leaves = iter(args)
     entry = module.entry
     values = [_nested(parameter.shape, leaves) for parameter in entry.parameters]
-    result = HostEvaluator(module.computations)(entry.name, values)
+    result = HostEvaluator(module.computations, rules)(entry.name, values)
     return tuple(_flat(entry.result.shape, result))
 
 

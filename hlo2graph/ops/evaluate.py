@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -31,10 +32,18 @@ class _Step:
 
 
 class HostEvaluator:
-    """Evaluates any of `computations`; steps are worked out once a computation."""
+    """Evaluates any of `computations`; steps are worked out once a computation.
 
-    def __init__(self, computations: Mapping[str, Computation]) -> None:
+    `rules` stand in for the op table's, by opcode.
+    """
+
+    def __init__(
+        self,
+        computations: Mapping[str, Computation],
+        rules: Mapping[str, HostRule] = MappingProxyType({}),
+    ) -> None:
         self._computations = computations
+        self._rules = rules
         self._steps: dict[str, tuple[_Step, ...]] = {}
         self._operand_shapes: dict[int, tuple[AnyShape, ...]] = {}
         self._depths: dict[str, int] = {}
@@ -77,7 +86,8 @@ class HostEvaluator:
         for at, instr in enumerate(needed):
             operands = tuple(slots[name] for name in instr.operands)
             dead = tuple(sorted({slot for slot in operands if last[slot] == at}))
-            steps.append(_Step(OPS[instr.opcode].host, instr, operands, at, dead))
+            rule = self._rules.get(instr.opcode) or OPS[instr.opcode].host
+            steps.append(_Step(rule, instr, operands, at, dead))
             self._operand_shapes[id(instr)] = tuple(computation[n].shape for n in instr.operands)
         return tuple(steps)
 
