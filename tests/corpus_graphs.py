@@ -37,7 +37,7 @@ TARGET = "sm_90"
 def read(folder: Path) -> tuple[XlaReport, list[str], int]:
     """Return what is to say of one dump, how XLA's print differs, and how many graphs it has."""
     (dump,) = find_dumps([folder])
-    module = hlo2graph.parse(dump.optimized.read_text(), str(dump.optimized), verify=False)
+    module = hlo2graph.parse(dump.optimized.read_text(), str(dump.optimized))
     buffers = parse_assignment(dump.assignment.read_text(), str(dump.assignment))
     thunks = build_thunks(module, buffers)
     printed = parse_sequence(dump.sequence.read_text()) if dump.sequence else None
@@ -45,6 +45,8 @@ def read(folder: Path) -> tuple[XlaReport, list[str], int]:
     report = report_on(module.name, thunks, printed, buffers, mode)
     xla = parse_printed((folder / "edges.txt").read_text(), str(folder / "edges.txt"))
     wrong = [*compare_printed(report.graphs, xla), *report.notes]
+    if len(xla) != len(report.graphs):
+        wrong.append(f"XLA prints {len(xla)} graphs, not {len(report.graphs)}")
     alone = compare_printed(build_graphs(thunks, None, buffers, mode), xla)
     return report, [*wrong, *(f"without its sequence: {line}" for line in alone)], len(xla)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from xla_dumps import BRANCHES, CHAINS, CHAINS_LOG, LOOP, SORT
@@ -25,6 +27,7 @@ from hlo2graph.frontend.xla_dump import (
 )
 from hlo2graph.inspect.xla_graph import Mode, build_graphs, build_xla_edges, fits
 from hlo2graph.inspect.xla_graph_findings import find_unordered
+from hlo2graph.inspect.xla_graph_report import report_on
 from hlo2graph.program.thunks import Hazard, Slice
 
 ALL = pytest.mark.parametrize("dump", [CHAINS, LOOP, SORT, BRANCHES])
@@ -130,6 +133,28 @@ def test_branches_print_first_and_async_work_stands_where_it_starts():
     assert edges(graphs[0]) == [(0, 1, "raw")]
 
 
+def test_an_older_xla_says_with_calls_what_is_one_graph():
+    text = CHAINS.optimized.replace(
+        "ENTRY %main",
+        """%command_buffer (q: f32[64]) -> f32[64] {
+  %q = f32[64]{0} parameter(0)
+  %c = f32[64]{0} sine(%q)
+  ROOT %d = f32[64]{0} cosine(%c)
+}
+
+ENTRY %main""",
+    )
+    text = text.replace("  %c = f32[64]{0} sine(%x)\n  %d = f32[64]{0} cosine(%c)\n", "", 1)
+    text = text.replace(
+        "  ROOT %t =", "  %call = f32[64]{0} call(%x), to_apply=%command_buffer\n  ROOT %t ="
+    ).replace("tuple(%b, %d)", "tuple(%b, %call)")
+    buffers = parse_assignment(CHAINS.assignment)
+    thunks = build_thunks(hlo2graph.parse(text), buffers)
+    assert [t.name for t in thunks] == ["a", "b", "c", "d"]
+    (graph,) = build_graphs(thunks, None, buffers, Mode.CONCURRENT)
+    assert [node.name for node in graph.nodes] == ["c", "d"]
+
+
 def test_the_older_spellings_are_read():
     buffers = parse_assignment(SORT.assignment)
     assert buffers.allocations[3] == XlaAllocation(3, 64, "preallocated-temp")
@@ -198,6 +223,10 @@ def test_the_reason_of_an_edge_that_writes_over_an_operand_or_a_parameter():
     assert edge.hazard is Hazard.INPLACE
 
 
+OTHER_LOG = """\
+Execution graph: ExecutionGraph: 1 nodes, #source_nodes=1 #sink_nodes=1, is_sequential=true
+node 0 (priority=0): in=[] out=[]
+"""
 CHAINS_TEXT = """\
 jit_f   1 graph of XLA's, mode lhs
                              thunks  graphs  edges  raw  reuse  false  width  path   temp
@@ -212,7 +241,7 @@ graph: 4 nodes, 3 edges, 1 false
   n2: kernel c, priority=1, reads={0[0:256]}, writes={4[0:256]}
   n3: kernel d, priority=0, reads={4[0:256]}, writes={2[0:256]}
   edge n0 -> n1, raw 4[0:256]
-  edge n1 -> n2, reuse 4[0:256]
+  edge n1 -> n2, reuse 4[0:256]; unordered in ours
   edge n2 -> n3, raw 4[0:256]
 """
 
@@ -230,6 +259,9 @@ def test_the_command_holds_xlas_own_print_against_it(cli, tmp_path):
     code, out, _ = cli("xla", tmp_path, "--against", log, "--summary")
     assert code == 0
     assert "same: XLA itself prints the same 1 graph" in out
+    log.write_text(f"{OTHER_LOG}{CHAINS_LOG}{OTHER_LOG}")
+    code, out, _ = cli("xla", tmp_path, "--against", log, "--summary")
+    assert code == 0  # the graphs of other modules are passed over
     log.write_text(CHAINS_LOG.replace("in=[NodeEdge {kind: execution, id: 1}]", "in=[]"))
     code, out, _ = cli("xla", tmp_path, "--against", log, "--summary")
     assert code == 1
@@ -253,6 +285,10 @@ def test_json_has_the_same_and_says_its_schema(cli, tmp_path):
     assert [u["kind"] for u in found["unordered"]] == ["index", "control"]
     assert found["graphs"][1]["nodes"][0]["kind"] == "dynamic-slice"
     assert found["same"] is None
+    assert [e["ours"] for g in found["graphs"] for e in g["edges"]] == []
+    _, out, _ = cli("xla", BRANCHES.into(tmp_path / "sub"), "--json", "-")
+    edges = [e for g in json.loads(out)["graphs"] for e in g["edges"]]
+    assert (edges[0]["hazard"], edges[0]["ours"]) == ("raw", True)
 
 
 def test_several_modules_in_one_folder_are_told_apart(cli, tmp_path):
@@ -329,6 +365,37 @@ def test_other_broken_files_are_errors(cli, tmp_path):
     code, _, err = cli("xla", tmp_path)
     assert code == 2
     assert "no file that ends with buffer-assignment.txt" in err
+
+
+def broken(text, random_):
+    """Return `text` with a few characters, words or lines lost, doubled or exchanged."""
+    parts = re.findall(r"\n|[\w.%]+|[^\w.%\n]", text)
+    for _ in range(random_.randrange(1, 4)):
+        at, other = random_.randrange(len(parts)), random_.randrange(len(parts))
+        match random_.randrange(4):
+            case 0:
+                del parts[at]
+            case 1:
+                parts.insert(at, parts[other])
+            case 2:
+                parts[at], parts[other] = parts[other], parts[at]
+            case _:
+                parts[at] = random_.choice(["0", "7", "{", "}", "99999999999999999999", "%x", ","])
+    return "".join(parts)
+
+
+@ALL
+def test_no_broken_dump_gives_anything_but_an_error_with_words(dump):
+    random_ = random.Random(11)
+    for _ in range(150):
+        texts = [dump.optimized, dump.assignment, dump.sequence]
+        which = random_.randrange(3)
+        texts[which] = broken(texts[which], random_)
+        with suppress(hlo2graph.HloError):
+            module = hlo2graph.parse(texts[0])
+            buffers = parse_assignment(texts[1])
+            thunks = build_thunks(module, buffers)
+            report_on(module.name, thunks, parse_sequence(texts[2]), buffers, Mode.CONCURRENT)
 
 
 def test_ours_that_cannot_be_planned_is_said(cli, tmp_path):

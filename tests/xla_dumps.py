@@ -17,6 +17,7 @@ class Written:
 
     def into(self, folder: Path, stem: str = "module_0001.jit_f.sm_9.0a_gpu_") -> Path:
         """Write the files under the names that XLA gives them."""
+        folder.mkdir(exist_ok=True)
         number = stem.split(".sm_")[0]
         for name, text in (
             (f"{stem}after_optimizations.txt", self.optimized),

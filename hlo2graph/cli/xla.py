@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hlo2graph.frontend.xla_dump import Dump
     from hlo2graph.inspect.xla_graph_report import XlaReport
 
+KERNELS = "ours, of XLA's kernels"
 MODES = ("lhs", "concurrent", "serialize")
 
 
@@ -149,7 +150,7 @@ def _report(dump: Dump, reading: _Reading) -> XlaReport:
     machine = reading["target"] or dump.target or "sm_90"
     optimized, assignment = _read(dump.optimized), _read(dump.assignment)
     with progress("reading"):
-        module = hlo2graph.parse(optimized.text, optimized.filename, verify=False)
+        module = hlo2graph.parse(optimized.text, optimized.filename)
         buffers = parse_assignment(assignment.text, assignment.filename)
         thunks = build_thunks(module, buffers)
         sequence = _read(dump.sequence) if dump.sequence else None
@@ -162,11 +163,12 @@ def _report(dump: Dump, reading: _Reading) -> XlaReport:
 
 
 def _with_ours(report: XlaReport, optimized: Input, before: Input | None, target: str) -> XlaReport:
-    """Add our plans' figures, or why there is none."""
+    """Add our plans' figures, or why there is none; that of XLA's kernels goes beside its edges."""
+    from hlo2graph.inspect.xla_graph_beside import Beside
     from hlo2graph.inspect.xla_graph_summary import plan_side
 
-    sides, notes = list(report.sides), list(report.notes)
-    for label, text in (("ours, of XLA's kernels", optimized), ("ours", before)):
+    sides, notes, beside = list(report.sides), list(report.notes), None
+    for label, text in ((KERNELS, optimized), ("ours", before)):
         if text is None:
             continue
         try:
@@ -176,7 +178,8 @@ def _with_ours(report: XlaReport, optimized: Input, before: Input | None, target
             notes.append(f"{label}: not planned: {error.message}")
         else:
             sides.append(plan_side(label, plan))
-    return replace(report, sides=tuple(sides), notes=tuple(notes))
+            beside = Beside(plan) if label == KERNELS else beside
+    return replace(report, sides=tuple(sides), notes=tuple(notes), beside=beside)
 
 
 def _against(report: XlaReport, log: str | None) -> XlaReport:

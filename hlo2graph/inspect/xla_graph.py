@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 from hlo2graph.frontend.xla_dump import Leaf, Printed, XlaBuffers, XlaKind, XlaThunk
 from hlo2graph.program.byte_map import ByteMap
@@ -112,17 +113,17 @@ def segments(thunks: Sequence[XlaThunk], printed: Sequence[Printed] | None) -> t
 
 
 def _by_kind(thunks: Sequence[XlaThunk]) -> Iterator[Segment]:
-    run: list[XlaThunk] = []
-    for thunk in thunks:
-        if thunk.captured:
-            run.append(thunk)
-            continue
-        if run:
+    """Yield runs of what is in one graph; where computations say which, only those are."""
+    told = any(thunk.graph for thunk in thunks)
+
+    def home(thunk: XlaThunk) -> str | None:
+        return (thunk.graph or None) if told else ("" if thunk.captured else None)
+
+    for graph, run in groupby(thunks, key=home):
+        if graph is not None:
             yield Segment(tuple(run), captured=True)
-        yield Segment((thunk,), captured=False)
-        run = []
-    if run:
-        yield Segment(tuple(run), captured=True)
+        else:
+            yield from (Segment((thunk,), captured=False) for thunk in run)
 
 
 def build_graphs(

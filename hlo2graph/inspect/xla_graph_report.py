@@ -8,8 +8,9 @@ Schema `hlo2graph.xla`, version 1; sizes in bytes:
     sides     [{"label", "thunks", "graphs", "edges", "hazards": {HAZARD: count}, "false", "width",
                 "path", "temp_bytes"}]: XLA's graphs first, then ours
     graphs    [{"in": string, "nodes": [{"name", "kind", "priority", "reads": [SLICE],
-                "writes": [SLICE]}], "edges": [{"src", "dst", "hazard", "slice": SLICE or null}]}]:
-                XLA's, in the order in which it prints them
+                "writes": [SLICE]}], "edges": [{"src", "dst", "hazard", "slice": SLICE or null,
+                "ours": bool or null}]}]: XLA's, in the order in which it prints them; `ours` is
+                whether our plan of XLA's kernels orders the two, null where it lacks one
     unordered [{"kind": "index" or "control", "in", "src", "dst", "slice": SLICE or null, "text"}]
     notes     [string]
     same      with --against: whether XLA's own print has the same graphs, else null
@@ -30,7 +31,8 @@ from hlo2graph.frontend.xla_dump import (
 )
 from hlo2graph.inspect.explain.paths import ARTEFACTS
 from hlo2graph.inspect.figures import bytes_text, columns, plural
-from hlo2graph.inspect.xla_graph import Mode, XlaGraph, build_graphs, fits
+from hlo2graph.inspect.xla_graph import Mode, XlaEdge, XlaGraph, build_graphs, fits
+from hlo2graph.inspect.xla_graph_beside import Beside
 from hlo2graph.inspect.xla_graph_findings import Unordered, find_unordered
 from hlo2graph.inspect.xla_graph_summary import Side, xla_side
 from hlo2graph.program.thunks import Hazard, Slice
@@ -44,7 +46,7 @@ HAZARDS = (
 
 @dataclass(frozen=True, slots=True)
 class XlaReport:
-    """XLA's graphs of one module; `ours` are added by whoever can plan."""
+    """XLA's graphs of one module; sides of ours are added by whoever can plan."""
 
     module: str
     mode: Mode
@@ -52,6 +54,7 @@ class XlaReport:
     sides: tuple[Side, ...]
     unordered: tuple[Unordered, ...]
     notes: tuple[str, ...] = ()
+    beside: Beside | None = None  # our plan of XLA's kernels
     differences: tuple[str, ...] | None = None  # from XLA's own print; None where not asked
 
 
@@ -83,7 +86,24 @@ def report_on(
 def compare_printed(
     graphs: tuple[XlaGraph, ...], printed: tuple[PrintedGraph, ...]
 ) -> tuple[str, ...]:
-    """Return how XLA's own print differs from what was rebuilt, nothing where it is the same."""
+    """Return how XLA's own print differs from what was rebuilt, nothing where it is the same.
+
+    A log may hold the graphs of other modules before and after.
+    """
+    first = _differences(graphs, printed[: len(graphs)])
+    for start in range(1, len(printed) - len(graphs) + 1):
+        if not first:
+            break
+        if not _differences(graphs, printed[start : start + len(graphs)]):
+            return ()
+    if not graphs and printed:
+        return (f"XLA prints {plural(len(printed), 'graph')}, not 0",)
+    return first
+
+
+def _differences(
+    graphs: tuple[XlaGraph, ...], printed: tuple[PrintedGraph, ...]
+) -> tuple[str, ...]:
     found = []
     if len(graphs) != len(printed):
         found.append(f"XLA prints {plural(len(printed), 'graph')}, not {len(graphs)}")
@@ -110,7 +130,7 @@ def xla_text(report: XlaReport, *, summary: bool = False) -> str:
     ]
     if not summary:
         for graph in report.graphs:
-            lines += ["", *_graph(graph)]
+            lines += ["", *_graph(graph, report.beside)]
     return "\n".join(lines) + "\n"
 
 
@@ -138,7 +158,7 @@ def _found(report: XlaReport) -> Iterator[str]:
             yield f"  same: XLA itself prints the same {plural(len(report.graphs), 'graph')}"
 
 
-def _graph(graph: XlaGraph) -> Iterator[str]:
+def _graph(graph: XlaGraph, beside: Beside | None) -> Iterator[str]:
     where = f" in {graph.where}" if graph.where else ""
     false = sum(edge.hazard in ARTEFACTS for edge in graph.edges)
     yield (
@@ -150,7 +170,16 @@ def _graph(graph: XlaGraph) -> Iterator[str]:
         yield f"  n{at}: {node.kind} {node.name}, priority={priority}, {used}"
     for edge in graph.edges:
         shared = f" {edge.slice}" if edge.slice is not None else ""
-        yield f"  edge n{edge.src} -> n{edge.dst}, {edge.hazard}{shared}"
+        ours = ""
+        if edge.hazard in ARTEFACTS and _ours(graph, edge, beside) is False:
+            ours = "; unordered in ours"
+        yield f"  edge n{edge.src} -> n{edge.dst}, {edge.hazard}{shared}{ours}"
+
+
+def _ours(graph: XlaGraph, edge: XlaEdge, beside: Beside | None) -> bool | None:
+    if beside is None:
+        return None
+    return beside.orders(graph.where, graph.nodes[edge.src].name, graph.nodes[edge.dst].name)
 
 
 def _braced(slices: tuple[Slice, ...]) -> str:
@@ -164,7 +193,7 @@ def xla_json(report: XlaReport) -> dict[str, Any]:
         "module": report.module,
         "mode": str(report.mode),
         "sides": [_side_json(side) for side in report.sides],
-        "graphs": [_graph_json(graph) for graph in report.graphs],
+        "graphs": [_graph_json(graph, report.beside) for graph in report.graphs],
         "unordered": [
             {
                 "kind": pair.kind,
@@ -195,7 +224,7 @@ def _side_json(side: Side) -> dict[str, Any]:
     }
 
 
-def _graph_json(graph: XlaGraph) -> dict[str, Any]:
+def _graph_json(graph: XlaGraph, beside: Beside | None) -> dict[str, Any]:
     return {
         "in": graph.where,
         "nodes": [
@@ -214,6 +243,7 @@ def _graph_json(graph: XlaGraph) -> dict[str, Any]:
                 "dst": edge.dst,
                 "hazard": str(edge.hazard),
                 "slice": _slice_json(edge.slice),
+                "ours": _ours(graph, edge, beside),
             }
             for edge in graph.edges
         ],

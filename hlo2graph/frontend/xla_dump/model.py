@@ -47,6 +47,7 @@ class XlaThunk:
     after: names that the schedule says it follows.
     inside: the sequences it holds, with their labels.
     captured: XLA can put it into a graph.
+    graph: the computation that an older XLA put it into to be one graph, '' for none.
     """
 
     name: str
@@ -60,6 +61,7 @@ class XlaThunk:
     after: tuple[str, ...] = ()
     inside: tuple[tuple[str, tuple[XlaThunk, ...]], ...] = ()
     captured: bool = True
+    graph: str = ""
 
 
 @dataclass(frozen=True, slots=True)

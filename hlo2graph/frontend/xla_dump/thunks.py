@@ -43,6 +43,7 @@ NEVER_CAPTURED = frozenset(
     }
 )
 NEVER_CAPTURED_TARGETS = ("__cudnn$conv", "__cusolver$cholesky", "__cub$")
+GRAPH = "command_buffer"  # how the computations are called that an older XLA made for its graphs
 LIBRARIES = ("__cublas", "__cudnn")
 
 
@@ -71,7 +72,10 @@ class _Builder:
         elif instr.opcode == "conditional":
             yield self._conditional(computation, instr)
         elif instr.opcode == "call":
-            yield from self.sequence(self._module.computations[next(instr.called())])
+            called = self._module.computations[next(instr.called())]
+            graph = called.name if called.name.startswith(GRAPH) else ""
+            for thunk in self.sequence(called):
+                yield replace(thunk, graph=graph) if graph else thunk
         elif instr.opcode == "async-start" and any(instr.called()):
             inner = self.sequence(self._module.computations[next(instr.called())])
             yield self._holding(instr, XlaKind.START, (("", inner),))
