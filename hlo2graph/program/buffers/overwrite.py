@@ -85,7 +85,7 @@ class InPlaceMerger:
         added: dict[int, set[Handover]] = {}
         # The newest first: where it is illegal, that is mostly due to what lives now.
         for a in reversed(old.live if len(new.members) == 1 else old.members):
-            for b in new.members:
+            for b in reversed(new.members):
                 if self._contents(a) == self._contents(b):
                     continue  # copies may be alive together: neither is written over the other
                 later = b
