@@ -363,6 +363,26 @@ class FakeLibrary:
         return 0
 
 
+class FakeProduct:
+    """Stands for cuBLASLt's plan of a product of square matrices of f32, row by row."""
+
+    driver: ClassVar[FakeDriver]
+
+    def __init__(self, product, *, precise, workspace):
+        self.side = product.m
+
+    def launch(self, lhs, rhs, out, workspace, stream):
+        def run():
+            count = self.side**2
+            for address in (lhs, rhs, out):
+                assert self.driver.is_live(address, 4 * count)
+            a, b, c = ((ctypes.c_float * count).from_address(x) for x in (lhs, rhs, out))
+            a, b, c = (np.frombuffer(x, "f4").reshape(self.side, -1) for x in (a, b, c))
+            c[:] = a @ b
+
+        self.driver.enqueue(stream, run, "product")
+
+
 DRIVERS = FakeDriver, type(real)
 
 
@@ -370,14 +390,24 @@ DRIVERS = FakeDriver, type(real)
 def fake(monkeypatch):
     """Return a function that puts a fake driver in place and makes an executable for it."""
 
-    def use(program, version=13000, seed=0, fuse="none", arch=90, multiprocessors=132, **options):
-        found = FakeDriver(version, seed, arch, multiprocessors)
+    def use(
+        program,
+        version=13000,
+        seed=0,
+        fuse="none",
+        arch=90,
+        multiprocessors=132,
+        library=False,
+        **options,
+    ):
+        found = FakeProduct.driver = FakeDriver(version, seed, arch, multiprocessors)
         for name, module in list(sys.modules.items()):
             if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
                 monkeypatch.setattr(module, "cuda", found)
         monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
         monkeypatch.setattr(executable, "kernels_of", without_text)
-        monkeypatch.setattr(products, "library", lambda: None)
+        monkeypatch.setattr(products, "library", lambda: library or None)
+        monkeypatch.setattr(products, "BlasPlan", FakeProduct)
         monkeypatch.setattr(executable, "check_support", lambda _: None)
         monkeypatch.setattr(bind, "compile_units", without_code)
         monkeypatch.setattr(stamps, "kernels_of", without_text)

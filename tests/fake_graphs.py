@@ -60,6 +60,7 @@ class FakeGraphs:
         self.execs: dict[int, Exec] = {}
         self.handles: dict[int, int] = {}  # handle -> graph
         self.conditions: dict[int, int] = {}
+        self.captures: dict[int, int] = {}  # stream -> graph
 
     def _graph(self, *, is_body=False):
         id = self._next()
@@ -154,6 +155,41 @@ class FakeGraphs:
             bodies=tuple(int(b) for b in bodies),
             conditional=wish.type,
         )
+
+    def cuStreamBeginCapture(self, stream, mode):
+        self.captures[int(stream)] = int(self._graph())
+        return (OK,)
+
+    def cuStreamEndCapture(self, stream):
+        return OK, real.CUgraph(self.captures.pop(int(stream)))
+
+    def enqueue(self, stream, run, name):
+        """Run what a library enqueues, or put it into the graph that is being captured."""
+        if stream not in self.captures:
+            run()
+            return
+        graph = self.captures[stream]
+        self._add(graph, (), 0, kind="kernel", run=run, name=name)
+
+    def cuGraphAddChildGraphNode(self, graph, after, count, child):
+        return self._add(graph, after, count, kind="child", **self._child_node(child))
+
+    def _child_node(self, child):
+        inside = list(self.graphs[int(child)].nodes.values())
+
+        def run():
+            for node in inside:
+                node.run()
+
+        return {"run": run, "name": " ".join(n.name for n in inside)}
+
+    def cuGraphExecChildGraphNodeSetParams(self, exec_, node, child):
+        self.api.append("set child")
+        found, what = self.execs[int(exec_)].node(int(node)), self._child_node(child)
+        if found is None or found.kind != "child" or found.name != what["name"]:
+            return (BAD,)
+        found.run = what["run"]
+        return (OK,)
 
     def cuGraphDebugDotPrint(self, graph, path, flags):
         with open(path, "w") as file:

@@ -41,13 +41,14 @@ MATMULS = """
 HloModule matmuls
 
 ENTRY main {
-  x = f32[16,16] parameter(0)
-  y = f32[16,16] parameter(1)
-  d = f32[16,16] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT e = f32[16,16] add(d, y)
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] parameter(1)
+  d = f32[64,64] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT e = f32[64,64] add(d, y)
 }
 """
 
+ROOM = 1 << 15  # bytes that hold any argument, at any offset used here
 PROGRAMS = {
     "diamond": DIAMOND,
     "loop": LOOP,
@@ -69,7 +70,7 @@ def draw(exe, rng, reference):
         elif dtype.kind == "i":
             found.append(np.asarray(rng.randrange(-1, 4), dtype))
         else:
-            found.append(reference.standard_normal(shape).astype(dtype))
+            found.append(reference.integers(-4, 5, shape).astype(dtype))  # sums of them are exact
     return found
 
 
@@ -83,7 +84,7 @@ class Caller:
         self.exe, self.reference = exe, reference
         self.rng = Random(seed)
         self.numbers = np.random.default_rng(seed)
-        self.blocks = [[Block(4096) for _ in exe.inputs] for _ in range(3)]
+        self.blocks = [[Block(ROOM) for _ in exe.inputs] for _ in range(3)]
         self.turn = 0
         self.results = None
 
@@ -123,7 +124,7 @@ class Caller:
         self.rng.shuffle(blocks)
         for _, dtype, shape in self.exe.outputs:
             offset = self.rng.choice((0, 0, dtype.itemsize, 16))
-            near = blocks.pop() if blocks and self.rng.random() < 0.5 else Block(4096)
+            near = blocks.pop() if blocks and self.rng.random() < 0.5 else Block(ROOM)
             found.append(View(near, dtype, shape, offset))
         if kind == 3:
             found[self.rng.randrange(len(found))] = None
@@ -145,10 +146,10 @@ class Caller:
 
     def overlap(self, values):
         """Put arguments of one type at places that share bytes, by whole aligned words or less."""
-        block, found, seen = Block(8192), [], {}
+        block, found, seen = Block(2 * ROOM), [], {}
         for value in values:
             step = self.rng.choice((0, 4, 16, 64)) if value.dtype.itemsize == 4 else 0
-            at = seen.get(value.dtype, len(seen) * 2048) + step
+            at = seen.get(value.dtype, len(seen) * ROOM // 2) + step
             seen[value.dtype] = at
             found.append(block.view(value, at))
         return found, [a.get() for a in found]
@@ -156,7 +157,7 @@ class Caller:
     def renew(self, values):
         """Free memory and take some of the same size, which mostly comes to lie there again."""
         self.blocks[1] = []
-        self.blocks[1] = [Block(4096) for _ in values]
+        self.blocks[1] = [Block(ROOM) for _ in values]
         return [b.view(v) for b, v in zip(self.blocks[1], values, strict=True)], values
 
     def mixed(self, values):

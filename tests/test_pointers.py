@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
+from cuda.bindings import driver as real
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.compiler import compile_units, unit_text
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.pointers import STRATEGIES
+from hlo2graph.backends.cuda.pointers.cache import KEPT
+from hlo2graph.backends.cuda.pointers.table import reading
+from hlo2graph.inspect.compare import same_bits
+from tests.blocks import put
 from tests.fake_cuda import fake
-from tests.placements import PROGRAMS, Caller
+from tests.placements import PROGRAMS, Caller, draw
+from tests.test_cuda_graph import KNOWN, X, host
 
 __all__ = ["fake"]  # a fixture
 
@@ -17,8 +31,207 @@ __all__ = ["fake"]  # a fixture
 def test_any_sequence_of_calls(fake, name, strategy):
     reference = h2g.compile(PROGRAMS[name], backend="host", fuse="none")
     for seed in range(3):
-        for options in ({}, {"unroll_loops": "never", "multiprocessors": 0}):
+        for options in ({"library": True}, {"unroll_loops": "never", "multiprocessors": 0}):
             _, exe = fake(PROGRAMS[name], seed=seed, pointers=strategy, **options)
             caller = Caller(exe, reference, seed)
             for _ in range(15):
                 caller.call()
+
+
+NODES = {
+    "kernel": (PROGRAMS["diamond"], 0, "set kernel"),
+    "copy": (PROGRAMS["copies"], 0, "set memcpy"),
+    "product": (PROGRAMS["matmuls"], 0, "set child"),
+    "loop": (PROGRAMS["loop"], 1, "set memcpy"),
+    "nested": (PROGRAMS["nested"], 1, "set memcpy"),
+    "branch": (PROGRAMS["switch"], 1, "set kernel"),
+    "selector": (PROGRAMS["switch"], 0, "set kernel"),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("kind", NODES)
+def test_create_move_one_array_and_run_unchanged(fake, kind, strategy):
+    """A run with new arrays, one with one of them exchanged, one with the same again."""
+    program, moved, _ = NODES[kind]
+    options = {"unroll_loops": "never", "library": True, "multiprocessors": 0}
+    _, exe = fake(program, pointers=strategy, **options)
+    caller = Caller(exe, h2g.compile(program, backend="host", fuse="none"), 0)
+    values = draw(exe, caller.rng, caller.numbers)
+    args = [put(v) for v in values]
+    for turn in range(4):
+        if turn == 1:
+            args[moved] = put(values[moved])
+        if turn == 3:
+            args[moved].set(values[moved][...] * 0)
+            values[moved] = np.asarray(values[moved] * 0)
+        results = exe(*args)
+        assert same_bits([np.asarray(r) for r in results], caller.reference(*values))
+
+
+@pytest.mark.parametrize("kind", NODES)
+def test_only_the_nodes_that_touch_it_are_updated(fake, kind):
+    program, moved, call = NODES[kind]
+    options = {"unroll_loops": "never", "library": True, "multiprocessors": 0}
+    found, exe = fake(program, pointers="update", **options)
+    args = [put(v) for v in draw(exe, Random(1), np.random.default_rng(1))]
+    exe(*args)
+    before = len(found.api)
+    exe(*args)
+    assert found.api[before:] == ["cuGraphLaunch"]
+    args[moved] = put(args[moved].get())
+    before = len(found.api)
+    exe(*args)
+    calls = found.api[before:]
+    assert call in calls
+    placement = list(exe.graph.placement)
+    placement[moved] += 1
+    assert len(calls) == exe.graph.nodes_to_move(tuple(placement)) + 1
+    assert calls[-1] == "cuGraphLaunch"
+
+
+def case(branches):
+    """A switch of so many branches over one value; branch k adds k."""
+    bodies = "".join(
+        f"b{k} {{ x = f32[4] parameter(0)  c = f32[] constant({k})  "
+        "d = f32[4] broadcast(c), dimensions={}  ROOT y = f32[4] add(x, d) }\n"
+        for k in range(branches)
+    )
+    names = ", ".join(f"b{k}" for k in range(branches))
+    xs = ", ".join(["x"] * branches)
+    return (
+        f"HloModule cases\n{bodies}ENTRY main {{\n  s = s32[] parameter(0)\n"
+        "  x = f32[4] parameter(1)\n"
+        f"  ROOT y = f32[4] conditional(s, {xs}), branch_computations={{{names}}}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize("branches", range(1, 32))
+def test_every_index_of_every_number_of_branches(fake, branches):
+    for strategy, version in (("update", 13000), ("recapture", 12040)):
+        _, exe = fake(case(branches), pointers=strategy, version=version)
+        for index in range(-1, branches + 1):
+            x = np.full(4, index, np.float32)
+            (y,) = exe(put(np.asarray(index, np.int32)), put(x))
+            taken = index if 0 <= index < branches else branches - 1
+            assert np.array_equal(np.asarray(y), x + taken)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_counter_of_a_loop_starts_anew(fake, strategy):
+    _, exe = fake(KNOWN, pointers=strategy, unroll_loops="never")
+    for _ in range(3):
+        n, y = exe(put(X))
+        assert np.asarray(n) == 5
+        assert np.array_equal(np.asarray(y), 32 * X)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_threads_at_once(fake, strategy):
+    _, exe = fake(PROGRAMS["donated"], pointers=strategy)
+    reference = h2g.compile(PROGRAMS["donated"], backend="host", fuse="none")
+    lock, wrong = threading.Lock(), []
+
+    def work(seed):
+        caller = Caller(exe, reference, seed)
+        for _ in range(10):
+            try:
+                with lock:  # the fake driver is no more than one thread's
+                    caller.call()
+            except AssertionError as error:
+                wrong.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_refused_update_is_told_and_the_graph_instantiated_anew(fake):
+    found, exe = fake(PROGRAMS["diamond"], pointers="update")
+    found.fail["set kernel"] = [real.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE]
+    (y,) = exe(put(X))
+    assert np.array_equal(np.asarray(y), host(PROGRAMS["diamond"], X)[0])
+    (note,) = exe.strategies[0].tally.notes
+    assert re.search(r"CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE .*moving a \(<string>:\d+:3\)", note)
+    assert found.api.count("cuGraphInstantiateWithParams") == 2
+
+
+def test_a_refused_recapture_names_the_node(fake):
+    found, exe = fake(PROGRAMS["diamond"], pointers="recapture")
+    why = real.CUgraphExecUpdateResult.CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
+    found.cuGraphExecUpdate = lambda exec_, graph: refusal(found, why, graph)
+    (y,) = exe(put(X))
+    assert np.array_equal(np.asarray(y), host(PROGRAMS["diamond"], X)[0])
+    (note,) = exe.strategies[0].tally.notes
+    assert note.startswith(
+        "cuGraphExecUpdate: CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED at b (<string>"
+    )
+
+
+def refusal(found, why, graph):
+    nodes = found.graphs[int(graph)].nodes
+    node = next(n for n in nodes.values() if n.name == "hlo_b")
+    info = SimpleNamespace(result=why, errorNode=real.CUgraphNode(node.id), errorFromNode=None)
+    return real.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, info
+
+
+def test_the_cache_keeps_the_graphs_used_last(fake):
+    found, exe = fake(PROGRAMS["diamond"], pointers="cache")
+    arrays = [put(X + k) for k in range(KEPT + 3)]
+    for x in arrays[: KEPT - 1]:
+        exe(x)
+    assert found.api.count("cuGraphInstantiateWithParams") == KEPT  # that of home, too
+    before = len(found.api)
+    for x in arrays[: KEPT - 1]:
+        exe(x)
+    assert set(found.api[before:]) == {"cuGraphLaunch"}
+    for x in arrays[KEPT - 1 :]:
+        exe(x)
+    tally = exe.strategies[0].tally
+    assert (tally.builds, tally.updates, tally.hits) == (KEPT - 1, 4, KEPT - 1)
+
+
+def test_a_table_makes_a_move_one_copy(fake):
+    found, exe = fake(PROGRAMS["diamond"], pointers="table")
+    exe(put(X))
+    before = len(found.api)
+    (y,) = exe(put(X + 1))
+    assert found.api[before:] == ["cuMemcpyHtoDAsync", "cuGraphLaunch"]
+    assert np.array_equal(np.asarray(y), host(PROGRAMS["diamond"], X + 1)[0])
+
+
+def test_a_kernel_that_reads_a_table():
+    plan = h2g.plan(PROGRAMS["diamond"], target="sm_90", fuse="default")
+    (source,) = kernels_of(plan).values()
+    found = reading(source)
+    assert found.name == f"{source.name}_at"
+    head = (
+        f"{found.name}(const unsigned long long* c0, unsigned long long o0, "
+        "const unsigned long long* c1, unsigned long long o1) {\n"
+    )
+    assert head in found.text
+    assert (
+        f"{found.name}_body((const hlo::f32*)(c0 ? *c0 + o0 : o0), "
+        "(hlo::f32*)(c1 ? *c1 + o1 : o1));" in found.text
+    )
+    (unit,) = compile_units([unit_text([source.text, found.text])], "sm_90")
+    assert unit.cubin
+
+
+def test_auto_builds_a_graph_for_what_comes_again(fake):
+    _, exe = fake(PROGRAMS["diamond"], pointers="auto")
+    arrays = [put(X), put(X + 1)]
+    for turn in range(4000):
+        exe(arrays[turn % 2])
+        if exe.strategies[0].tally.builds:
+            break
+    strategy = exe.strategies[0]
+    before = strategy.tally.hits
+    exe(arrays[0])
+    exe(arrays[1])
+    exe(arrays[0])
+    assert strategy.tally.hits - before >= 2
+    assert re.search(r"\d+ ready, .*1 built \(.* us to update a node", strategy.says)
