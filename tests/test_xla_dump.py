@@ -367,6 +367,13 @@ def test_other_broken_files_are_errors(cli, tmp_path):
     assert "no file that ends with buffer-assignment.txt" in err
 
 
+def test_a_computation_that_runs_in_two_places_is_refused():
+    twice = BRANCHES.optimized.replace("{%first, %second}", "{%first, %first}")
+    buffers = parse_assignment(BRANCHES.assignment)
+    with pytest.raises(hlo2graph.HloError, match="choice and choice run the same computation"):
+        build_thunks(hlo2graph.parse(twice), buffers)
+
+
 def broken(text, random_):
     """Return `text` with a few characters, words or lines lost, doubled or exchanged."""
     parts = re.findall(r"\n|[\w.%]+|[^\w.%\n]", text)

@@ -16,6 +16,7 @@ from hlo2graph.program.thunks import Slice
 
 Place = tuple[Computation, Instruction, Index]
 
+RUNS = frozenset({"while", "conditional", "call", "async-start"})  # thunks of a computation
 SAME = frozenset({"bitcast", "opt-barrier", "add-dependency", "domain", "copy-done"})
 _VIEWS = frozenset({"bitcast", "get-tuple-element"})  # the parser names some of the latter itself
 MOST_STEPS = 10_000  # on the way to an array; more go in circles
@@ -29,8 +30,19 @@ class Leaves:
         self._callers: dict[str, tuple[Computation, Instruction]] = {}
         for computation in module.computations.values():
             for instr in computation.instructions:
-                for called in instr.called():
-                    self._callers[called] = (computation, instr)
+                if instr.opcode in RUNS:
+                    self._add_caller(computation, instr)
+
+    def _add_caller(self, computation: Computation, instr: Instruction) -> None:
+        for called in instr.called():
+            if called in self._callers:
+                other = self._callers[called][1].name
+                raise InputError(
+                    f"{other} and {instr.name} run the same computation, {called}: this is no "
+                    "module that XLA has assigned buffers to",
+                    instr.span,
+                )
+            self._callers[called] = (computation, instr)
 
     def of(self, computation: Computation, instr: Instruction) -> list[Leaf]:
         """Return the arrays of an instruction's result, tokens left out."""
