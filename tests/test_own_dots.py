@@ -39,6 +39,12 @@ PROGRAMS = {
     "short-sum": dot("f32", "128,9]", "9,128]", "128,128]", PLAIN),
     "batched": dot("f32", "3,34,50]", "3,50,33]", "3,34,33]", BATCH),
     "whole-tiles": dot("f32", "20,64,36]", "20,36,64]", "20,64,64]", BATCH),
+    "padded-f16": module(
+        "a = f16[30,61] parameter(0) b = f16[64,40] parameter(1) "
+        "ROOT r = f16[33,40] fusion(a, b), kind=kOutput, calls=fused",
+        "fused { a = f16[30,61] parameter(0) b = f16[64,40] parameter(1) z = f16[] constant(2) "
+        "n = f16[33,64] pad(a, z), padding=1_2x3_0 ROOT d = f16[33,40] dot(n, b), " + PLAIN + " }",
+    ),
     "whole-tiles-f16": dot("f16", "30,33,64]", "30,64,40]{1,2,0}", "30,33,40]", BATCH),
     "heads": module(
         "q = f32[2,48,3,16] parameter(0) k = f32[2,40,3,16] parameter(1) "
@@ -208,6 +214,32 @@ def test_small_products_of_f32_keep_their_bits():
     (source,) = kernels_of(small).values()
     assert not source.tf32
     assert "hlo::mma" not in source.text
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_narrow_elements_that_come_as_they_lie_are_not_converted(dtype):
+    def text_of(fused: str) -> str:
+        shapes = f"a = {dtype}[64,64] parameter(0) b = {dtype}[64,64] parameter(1) "
+        program = module(
+            f"{shapes} ROOT r = {dtype}[64,64] fusion(a, b), kind=kOutput, calls=fused",
+            f"fused {{ {shapes} {fused} ROOT d = {dtype}[64,64] dot(n, b), {PLAIN} }}",
+        )
+        (source,) = kernels_of(h2g.plan(program, target="sm_90", fuse="none")).values()
+        return source.text
+
+    moved = text_of(f"n = {dtype}[64,64] transpose(a), dimensions={{1,0}}")
+    assert "joined_bits" in moved
+    assert "pair_bits" not in moved
+    computed = text_of(f"n = {dtype}[64,64] tanh(a)")
+    assert "joined_bits" in computed
+    assert "pair_bits" in computed
+
+
+def test_the_compiler_hears_how_many_blocks_a_multiprocessor_gets():
+    """A matrix and a vector: it would else leave most registers to blocks that never come."""
+    plan = h2g.plan(dot("f32", "1,512]", "512,1024]", "1,1024]", PLAIN), target="sm_90")
+    (source,) = kernels_of(plan).values()
+    assert f"__launch_bounds__({source.threads}, 1)" in source.text
 
 
 def test_whoever_asks_for_all_bits_gets_no_tensor_cores():

@@ -3,15 +3,19 @@
 The rule, all of it, from shapes and types alone:
 
 - Types that cuBLASLt does not take, and sums of fewer than FEWEST_STEPS products: ours.
-- A large matrix times FEW_VECTORS, or on tensor cores SKINNY of them: ours, since memory bounds it.
-- Products that tensor cores take (f32 that may round to TF32, bf16, f16): ours up to
-  MOST_TENSOR_FLOPS; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
+- A large matrix times FEW_VECTORS, or on tensor cores SKINNY of its type: ours, since memory bounds
+  it.
+- Products that tensor cores take (f32 that may round to TF32, bf16, f16): ours up to MOST_FLOPS of
+  their type; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
 
 A kernel of ours takes in elementwise work on either side and costs one node; a call of the library
 costs one or two, and everything around it is a kernel of its own. Passes ask before they put
 something into a dot's fusion: a dot with company has no library call any more.
+
+The limits are where cuBLASLt overtook our kernels on an H200 in tests/gpu/dots.py, for f16 as for
+bf16, whose kernels differ in nothing but the multiplication's name.
 """
 
 from __future__ import annotations
@@ -22,14 +26,13 @@ from hlo2graph.hlo import DType, Instruction, Shape
 from hlo2graph.ops.expect import integers, written
 
 FEW_VECTORS = 4
-SKINNY = 16
+SKINNY = {"f32": 16, "bf16": 8, "f16": 8}
 MANY_ROWS = 1024  # enough to fill a device
 FEWEST_STEPS = 32
 FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
-MOST_TENSOR_FLOPS = 1 << 27
+MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
 MOST_OTHER_FLOPS = 1 << 23
-TENSOR = frozenset({"f32", "bf16", "f16"})
 SAME = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})  # operands and result alike
 WIDENED = {  # operands of one of these, and what the result may be instead
     frozenset({"f16"}): {"f32"},
@@ -44,13 +47,14 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     """Tell whether the dot of operands of these shapes is computed by a kernel of ours."""
     if gains_nothing(dot, lhs, rhs):
         return True
-    steps, tensor = _steps(dot, lhs), takes_tensor_cores(dot, lhs, rhs)
+    steps, name = _steps(dot, lhs), lhs.dtype.name
+    vectors, most = FEW_VECTORS, MOST_OTHER_FLOPS
+    if takes_tensor_cores(dot, lhs, rhs):
+        vectors, most = SKINNY[name], MOST_FLOPS[name]
     products = prod(lhs.dims[d] for d in integers(dot, "lhs_batch_dims", ()))
     extents = [shape.elements // (products * steps) for shape in (lhs, rhs)]
-    few = min(extents) <= (SKINNY if tensor else FEW_VECTORS)
-    if few and products * max(extents) >= MANY_ROWS:
+    if min(extents) <= vectors and products * max(extents) >= MANY_ROWS:
         return True
-    most = MOST_TENSOR_FLOPS if tensor else MOST_OTHER_FLOPS
     return steps <= MOST_STEPS and 2 * written(dot).elements * steps <= most
 
 
@@ -79,7 +83,7 @@ def takes_tensor_cores(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     return (
         not asks_for_more(dot)
         and lhs.dtype is rhs.dtype
-        and lhs.dtype.name in TENSOR
+        and lhs.dtype.name in MOST_FLOPS
         and written(dot).dtype.name in {lhs.dtype.name, "f32"}
     )
 

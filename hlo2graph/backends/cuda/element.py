@@ -90,12 +90,14 @@ class ElementEmitter:
 
         To widen and round it again would take longer than to move it.
         """
-        if compute_type(dtype) == storage_type(dtype) or value not in self._read:
+        if not self.is_narrow_still(dtype, value):
             return stored(dtype, value)
-        read_as, place = self._read[value]
-        if read_as != dtype:
-            return stored(dtype, value)
-        return self._declare(f"const {storage_type(dtype)}", place, "b")
+        return self._declare(f"const {storage_type(dtype)}", self._read[value][1], "b")
+
+    def is_narrow_still(self, dtype: DType, value: Expr) -> bool:
+        """Tell whether a value of a type that locals widen is what was read, and no more."""
+        widens = compute_type(dtype) != storage_type(dtype)
+        return widens and value in self._read and self._read[value][0] == dtype
 
     def variable(self, dtype: DType, initial: str) -> Expr:
         """Declare a local that later lines may assign."""

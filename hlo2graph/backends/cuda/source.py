@@ -27,17 +27,22 @@ class Signature:
     misaligned: frozenset[str] = frozenset()  # of p0, ..., r0, ...: not on whole ACCESS_BYTES
     precise: bool = False  # products of f32 keep all bits of their operands
 
-    def declare(self, body: Sequence[str], threads: int, *, wide: bool = False) -> str:
+    def declare(
+        self, body: Sequence[str], threads: int, *, wide: bool = False, resident: int = 0
+    ) -> str:
         """Return the whole definition around the lines of `body`.
 
         It begins by waiting for the kernels that a graph puts in front of it (cooperate.cuh).
         `wide` says that it has straight-line accesses of neighbouring elements: the compiler is
-        told which arrays are aligned, so that it can make one access of several.
+        told which arrays are aligned, so that it can make one access of several. `resident` says
+        how many blocks a multiprocessor has at once, where that is known: the compiler may then
+        give out all registers, where it would else leave room for blocks that never come.
         """
         body = ["  hlo::follow();", *(self._alignment() if wide else ()), *body]
         arguments = [f"const {storage_type(s.dtype)}* p{k}" for k, s in enumerate(self.parameters)]
         arguments += [f"{storage_type(s.dtype)}* r{k}" for k, s in enumerate(self.results)]
-        head = f'extern "C" __global__ void __launch_bounds__({threads})\n{self.name}('
+        bounds = f"{threads}, {resident}" if resident else f"{threads}"
+        head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{self.name}('
         return head + ", ".join(arguments) + ") {\n" + "\n".join(body) + "\n}\n"
 
     def _alignment(self) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hlo2graph.backends.cuda.source import KernelSource
 
 HEAD = re.compile(
-    r'extern "C" __global__ void __launch_bounds__\((?P<threads>\d+)\)\n'
+    r'extern "C" __global__ void __launch_bounds__\((?P<bounds>[\d, ]+)\)\n'
     r"(?P<name>\w+)\((?P<parameters>[^)]*)\) \{"
 )
 
@@ -50,7 +50,7 @@ def wrapped(
         f"{source.text[: found.start()]}"
         f"__device__ __forceinline__ void {body}({found['parameters']}) {{"
         f"{source.text[found.end() :]}"
-        f'extern "C" __global__ void __launch_bounds__({found["threads"]})\n'
+        f'extern "C" __global__ void __launch_bounds__({found["bounds"]})\n'
         f"{name}({', '.join(around.parameters)}) {{\n{lines}}}\n"
     )
     return replace(source, name=name, text=text)

@@ -61,14 +61,26 @@ class _Writer(TileWriter):
 
     def multiply(self, steps: Sequence[tuple[Index, Expr | None]]) -> None:
         """Write one product after the other."""
-        a = self.elements(self.rows, self.places, steps)
-        b = self.elements(self.columns, self.vectors, steps)
+        a = self._widened(self.rows, self.places, steps)
+        b = self._widened(self.columns, self.vectors, steps)
         for n in range(len(steps)):
             for k in range(self.each):
                 for j in range(self.columns.extent):
                     total = f"total[{k}][{j}]"
                     product = f"hlo::multiply({a[k, n]}, {b[j, n]})"
                     self.emit.line(f"{total} = hlo::add({total}, {product});")
+
+    def _widened(
+        self, side: Side, places: Sequence[Index], steps: Sequence[tuple[Index, Expr | None]]
+    ) -> dict[tuple[int, int], Expr]:
+        """Return the elements of an operand, each converted once to the type of the sums."""
+        found = self.elements(side, places, steps)
+        if found.dtype is self.wide:
+            return found.values
+        return {
+            at: self.emit.bind(self.wide, f"hlo::convert<hlo::{self.wide}>(hlo::widened({value}))")
+            for at, value in found.values.items()
+        }
 
     def share(self) -> None:
         """Add up what the members of a group hold."""

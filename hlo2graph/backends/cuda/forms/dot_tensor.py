@@ -111,12 +111,14 @@ class _Writer(TileWriter):
     ) -> None:
         emit = self.emit
         emit.line(f"hlo::u32 {name}[{len(places)}][{self.registers}];")
-        values = self.elements(side, places, steps)
+        found = self.elements(side, places, steps)
         per = EACH // self.registers
         how = "tf32_bits" if per == 1 else f"pair_bits<hlo::{self.dtype}>"
+        if found.dtype is not self.wide:
+            how = "joined_bits"
         for k in range(len(places)):
             for register in range(self.registers):
-                held = ", ".join(values[k, per * register + n] for n in range(per))
+                held = ", ".join(found.values[k, per * register + n] for n in range(per))
                 emit.line(f"{name}[{k}][{register}] = hlo::{how}({held});")
 
     def share(self) -> None:

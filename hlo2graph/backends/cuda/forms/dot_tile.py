@@ -11,12 +11,14 @@ fused behind the dot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import Product, Side
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
@@ -27,12 +29,24 @@ CHUNK = 32  # steps that a warp takes at once
 EACH = CHUNK // 4  # of them in each thread
 MOST_WARPS = 16
 MOST_SHARED = 40 * 1024
+MOST_RESIDENT = 1024  # threads of a multiprocessor, each with 64 registers for loads under way
 WIDTH = 4  # results side by side that a thread stores
 
 
 def power(count: int) -> int:
     """Return the least power of two that is no less."""
     return 1 << (count - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """A thread's elements of an operand, by number of row or column and of step.
+
+    `dtype` is that of the operand where they are still as they lie there, else that of the sums.
+    """
+
+    values: dict[tuple[int, int], Expr]
+    dtype: DType
 
 
 class TileWriter:
@@ -59,7 +73,11 @@ class TileWriter:
         self._write()
         threads = self.warps * WARP
         signature = self.form.signature
-        text = signature.declare(self.emit.needed_lines(), threads, wide=True)
+        resident = -(-self.blocks // signature.device.multiprocessors)
+        if resident * threads > MOST_RESIDENT:
+            resident = 0
+        lines = self.emit.needed_lines()
+        text = signature.declare(lines, threads, wide=True, resident=resident)
         return KernelSource(signature.name, text, (self.blocks, 1, 1), threads, tf32=tf32)
 
     def declare(self) -> None:
@@ -138,25 +156,33 @@ class TileWriter:
 
     def elements(
         self, side: Side, places: Sequence[Index], steps: Sequence[tuple[Index, Expr | None]]
-    ) -> dict[tuple[int, int], Expr]:
-        """Return a thread's elements of an operand, by number of row or column and of step.
+    ) -> Elements:
+        """Return a thread's elements of an operand; 0 where there is no step.
 
-        They are read in the order in which they lie in memory; 0 where there is no step.
+        They are read in the order in which they lie in memory. Of a type that locals widen, those
+        that come as they lie stay so, until all are read: conversions would keep loads apart.
         """
         emit = self.emit
         order = [(k, n) for k in range(len(places)) for n in range(len(steps))]
         if not side.is_deep:
             order.sort(key=lambda at: at[1])
-        found: dict[tuple[int, int], Expr] = {}
+        found: dict[tuple[int, int], tuple[Expr, list[Expr]]] = {}
         for k, n in order:
             step, inside = steps[n]
             index, tests = self.product.locate(emit, side.number, self.batch, places[k], step)
             value = emit.leaf(self.form.instr.operands[side.number], 0, index)
-            if self.form.shape(side.number).dtype is not self.wide:
+            found[k, n] = value, [*([inside] if inside else []), *tests]
+        dtype = self.form.shape(side.number).dtype
+        narrow = all(emit.is_narrow_still(dtype, value) for value, _ in found.values())
+        zero = f"{storage_type(dtype) if narrow else self.type}{{}}"
+        values: dict[tuple[int, int], Expr] = {}
+        for at, (value, tests) in found.items():
+            if narrow:
+                value = emit.stored(dtype, value)
+            elif dtype is not self.wide:
                 value = f"hlo::convert<hlo::{self.wide}>({value})"
-            tests = [*([inside] if inside else []), *tests]
-            found[k, n] = f"({' && '.join(tests)} ? {value} : {self.type}{{}})" if tests else value
-        return found
+            values[at] = f"({' && '.join(tests)} ? {value} : {zero})" if tests else value
+        return Elements(values, dtype if narrow else self.wide)
 
     def _store(self, across: Side, along: Side) -> None:
         emit = self.emit

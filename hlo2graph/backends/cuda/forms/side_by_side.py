@@ -33,9 +33,11 @@ _SHARED_NAME = re.compile(r"(\w+)((?:\[[^\]]*\])+)")
 class _PartSignature(Signature):
     """The signature of a part, whose text is the lines of its body."""
 
-    def declare(self, body: Sequence[str], threads: int, *, wide: bool = False) -> str:
+    def declare(
+        self, body: Sequence[str], threads: int, *, wide: bool = False, resident: int = 0
+    ) -> str:
         """Return the body."""
-        del threads  # of the block: those of the widest part
+        del threads, resident  # the block has the threads of the widest part
         return "\n".join([*self._alignment(), *body] if wide else body)
 
 

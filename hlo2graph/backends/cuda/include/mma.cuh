@@ -9,6 +9,11 @@
 
 namespace hlo {
 
+// Two narrow floats, as they lie in memory, as one register.
+template <class T> __device__ inline u32 joined_bits(T low, T high) {
+  return (u32)(u16)low | (u32)(u16)high << 16;
+}
+
 #ifdef __CUDACC__
 
 // A float rounded to TF32.

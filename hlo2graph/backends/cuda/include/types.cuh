@@ -203,6 +203,16 @@ __device__ inline f32 load(f8e8m0fnu x) {
 HLO_NARROW_FLOATS(HLO_LOAD)
 #undef HLO_LOAD
 
+// The same as load, for what is used behind all loads: one instruction where there is one.
+template <class T> __device__ inline auto widened(T x) { return load(x); }
+#ifdef __CUDA_ARCH__
+__device__ inline f32 widened(f16 x) {
+  f32 wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((u16)x));
+  return wide;
+}
+#endif
+
 // The lowest `Bits` of a byte, with their sign or without.
 template <int Bits> __device__ inline s8 lowest(s8 x) {
   return (s8)((s8)(u8)((u8)x << (8 - Bits)) >> (8 - Bits));
