@@ -101,7 +101,7 @@ def _bindings() -> Finding:
 def _nvrtc() -> Finding:
     from hlo2graph.backends.cuda.compiler import compile_ptx, nvrtc_version
 
-    if find_spec("cuda.bindings") is None:
+    if not _has_bindings():
         return Finding("NVRTC", MISSING, "needs cuda-bindings", EXTRA)
     try:
         found = nvrtc_version()
@@ -131,7 +131,7 @@ def _driver() -> Finding:
 
 def _device() -> Finding:
     if not _has_driver():
-        return Finding("GPU", MISSING, "needs the driver")
+        return Finding("GPU", MISSING, "needs cuda-bindings and the driver")
     from hlo2graph.backends.cuda.driver import device_count, open_device
 
     try:
@@ -201,4 +201,9 @@ def _package(name: str, what: str, otherwise: str) -> Finding:
 
 
 def _has_driver() -> bool:
-    return find_spec("cuda") is not None and _driver().state == OK
+    return _has_bindings() and _driver().state == OK
+
+
+def _has_bindings() -> bool:
+    # another package may own the folder `cuda`, and find_spec imports it to look inside
+    return find_spec("cuda") is not None and find_spec("cuda.bindings") is not None

@@ -16,9 +16,11 @@ loop's body they measured no better. A chain has none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from hlo2graph.backends.cuda.steps import StepSequence
+if TYPE_CHECKING:  # steps need CUDA's bindings; drawing a graph, which needs the order, does not
+    from hlo2graph.backends.cuda.steps import StepSequence
 
 FEWEST_SOURCES = 3  # from which a start node earns its own time
 
@@ -44,7 +46,8 @@ def launch_order(sequence: StepSequence) -> LaunchOrder:
     """Return the order in which to add the nodes of `sequence`, and what to put in front."""
     found = node_order(sequence.predecessors)
     steps = tuple(sequence.steps[k] for k in found.order)
-    return LaunchOrder(StepSequence(steps, found.predecessors), found.has_start)
+    ordered = replace(sequence, steps=steps, predecessors=found.predecessors)
+    return LaunchOrder(ordered, found.has_start)
 
 
 def node_order(predecessors: Sequence[tuple[int, ...]]) -> NodeOrder:
