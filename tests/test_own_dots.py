@@ -130,6 +130,13 @@ CONVOLUTIONS = {
         "3,3,12,10",
         "window={size=8x8 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf",
     ),
+    "of-few-weights": convolution(
+        "f32",
+        "30,18,18,3",
+        "30,18,18,8",
+        "1,1,3,8",
+        "window={size=18x18}, dim_labels=f01b_i01o->01bf",
+    ),
     "both-sides": module(
         "x = f32[3,6,6,16] parameter(0) w = f32[3,3,16,16] parameter(1) c = f32[16] parameter(2) "
         "ROOT r = f32[3,6,6,16] fusion(x, w, c), kind=kOutput, calls=fused",
@@ -240,6 +247,21 @@ def test_the_compiler_hears_how_many_blocks_a_multiprocessor_gets():
     plan = h2g.plan(dot("f32", "1,512]", "512,1024]", "1,1024]", PLAIN), target="sm_90")
     (source,) = kernels_of(plan).values()
     assert f"__launch_bounds__({source.threads}, 1)" in source.text
+
+
+def test_gradients_of_weights_keep_most_multiprocessors_busy():
+    plan = h2g.plan(
+        convolution(
+            "f32",
+            "8,30,30,64",
+            "8,28,28,64",
+            "3,3,64,64",
+            "window={size=28x28}, dim_labels=f01b_i01o->01bf",
+        ),
+        target="sm_90",
+    )
+    (source,) = kernels_of(plan).values()
+    assert source.grid[0] >= 100
 
 
 def test_whoever_asks_for_all_bits_gets_no_tensor_cores():

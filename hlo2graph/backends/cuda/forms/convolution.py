@@ -2,14 +2,19 @@
 
 A row is a place of the result, a column an output feature; the sum runs over the window's places
 and the input features. Nothing is laid out as a matrix in memory.
+
+Where most of a tile would be empty, a thread computes each result instead, as in a loop; not where
+the sum is long, as in gradients of few weights: a tile's warps share it out, a thread has it all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.dot_tensor import fills_products, tensor_kernel
+from hlo2graph.backends.cuda.forms.dot_tensor import FEWEST_ROWS, fills_products, tensor_kernel
+from hlo2graph.backends.cuda.forms.dot_tile import CHUNK, MOST_WARPS
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import Side, minor_dim
 from hlo2graph.backends.cuda.source import KernelSource
@@ -21,9 +26,11 @@ from hlo2graph.ops.expect import integer, written
 
 
 def suits_convolution(form: Form) -> bool:
-    """Every output feature sees all input features, and tensor cores may compute it."""
+    """Every output feature sees all input features, tensor cores may compute it, and gain by it."""
     groups = [integer(form.instr, f"{kind}_group_count", 1) for kind in ("feature", "batch")]
-    return groups == [1, 1] and fills_products(form, _Convolution(form))
+    product = _Convolution(form)
+    is_long = prod(product.steps) >= CHUNK * MOST_WARPS
+    return groups == [1, 1] and fills_products(form, product, 1 if is_long else FEWEST_ROWS)
 
 
 def convolution_kernel(form: Form) -> KernelSource:
@@ -43,7 +50,7 @@ class _Convolution:
         self._places: dict[tuple[Index, Index], tuple[Index, list[Expr]]] = {}
         lhs, rhs, out = form.shape(0), form.shape(1), written(instr)
         digits = [str(d) for d in range(len(self._window))]
-        self.wide = accumulator(out.dtype)
+        self.wide = accumulator(out.dtype, lhs.dtype, rhs.dtype)
         self.batches: Sequence[int] = ()
         self.steps: Sequence[int] = [
             *(w.size for w in self._window),

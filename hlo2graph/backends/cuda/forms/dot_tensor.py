@@ -15,6 +15,7 @@ from hlo2graph.ops.own_dot import FEWEST_FLOPS, takes_tensor_cores
 
 MOST_ROWS, MOST_COLUMNS = 2 * ROWS, 4 * COLUMNS  # of a tile
 FEWEST_ROWS = 16  # of the larger side, below which most of a tile would be empty
+BUSY = 0.75  # part of a device that at least has work, where the results are enough
 
 
 def suits_tensor_cores(form: Form) -> bool:
@@ -22,7 +23,7 @@ def suits_tensor_cores(form: Form) -> bool:
     return fills_products(form, DotProduct(form))
 
 
-def fills_products(form: Form, product: Product) -> bool:
+def fills_products(form: Form, product: Product, fewest_rows: int = FEWEST_ROWS) -> bool:
     """Tell whether tensor cores may compute a product of this size."""
     larger, _ = by_size(product)
     flops = 2 * written(form.instr).elements * prod(product.steps)
@@ -30,7 +31,7 @@ def fills_products(form: Form, product: Product) -> bool:
     return (
         not form.signature.precise
         and takes_tensor_cores(form.instr, form.shape(0), form.shape(1))
-        and larger.extent >= FEWEST_ROWS
+        and larger.extent >= fewest_rows
         and prod(product.steps) >= EACH
         and flops >= (FEWEST_FLOPS if rounds else 1)  # small ones gain nothing by rounding
     )
@@ -48,13 +49,16 @@ def tensor_kernel(form: Form, product: Product) -> KernelSource:
 
 
 def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
-    """Return both sides: tiles get smaller while there is not one for each multiprocessor."""
+    """Return both sides: tiles get smaller while too few multiprocessors have one.
+
+    The warps of a block share out the sum, but no two blocks do.
+    """
     rows, columns = by_size(product)
     rows = rows.cut(min(MOST_ROWS, ROWS * power(-(-rows.extent // ROWS))))
     columns = columns.cut(min(MOST_COLUMNS, COLUMNS * power(-(-columns.extent // COLUMNS))))
     batches = prod(product.batches)
-    wanted = form.signature.device.multiprocessors
-    while batches * rows.tiles * columns.tiles * 2 <= wanted:
+    wanted = form.signature.device.multiprocessors * BUSY
+    while batches * rows.tiles * columns.tiles < wanted:
         if rows.tile > ROWS:
             rows = rows.cut(rows.tile // 2)
         elif columns.tile > COLUMNS:
