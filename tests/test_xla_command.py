@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 
 import pytest
+from conftest import SAMPLES
 from xla_dumps import BRANCHES, CHAINS, CHAINS_LOG, LOOP, SORT
 
 import hlo2graph
@@ -53,6 +54,11 @@ def test_the_command_sets_xla_beside_ours(cli, tmp_path):
     code, out, _ = cli("xla", CHAINS.into(tmp_path))
     assert code == 0
     assert out == CHAINS_TEXT
+
+
+def test_the_dump_among_the_samples_is_that_one(cli):
+    code, out, _ = cli("xla", SAMPLES[0].parent / "xla_dump")
+    assert (code, out) == (0, CHAINS_TEXT)
 
 
 def test_the_command_holds_xlas_own_print_against_it(cli, tmp_path):
