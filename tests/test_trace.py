@@ -33,8 +33,8 @@ def checked(document):
     - M gives a name to the process or to a lane; every lane in use has one.
     - X has a name, a category, a lane and a duration; in one lane two either are apart or one holds
       the other.
-    - An arrow has one s and one f with the same id, category and name; s is not later than f. Each
-      lies within an X of its lane, and f says with bp=e that it belongs to the one around it.
+    - An arrow has one s and one f with the same number, category and name; s is not later than f.
+      Each lies within an X of its lane, and f says with bp=e that it belongs to the one around it.
     - C has numbers in args, never below 0, at times that ascend.
     """
     document = json.loads(json.dumps(document, allow_nan=False))
@@ -78,6 +78,7 @@ def check_arrows(by_phase, lanes):
     ends = {e["id"]: e for e in by_phase["f"]}
     assert len(ends) == len(by_phase["f"]) == len(by_phase["s"])
     for start in by_phase["s"]:
+        assert isinstance(start["id"], int)
         end = ends[start["id"]]
         assert (start["cat"], start["name"]) == (end["cat"], end["name"])
         assert start["ts"] <= end["ts"] + NEAR
@@ -129,7 +130,7 @@ def test_an_arrow_for_each_edge_with_its_hazard_and_bytes():
     found = [(s["ts"], f["ts"]) for s, f in zip(events["s"], events["f"], strict=True)]
     assert found == [(0.009, 0.012), (0.014, 0.015)]
     assert events["s"][0]["name"] == "raw"
-    assert events["s"][0]["args"] == {"bytes": "0[16:32]"}
+    assert events["s"][0]["args"] == {"src": "t0", "dst": "t1", "bytes": "0[16:32]"}
 
 
 def test_what_has_no_stamps_has_no_arrow():
@@ -156,7 +157,7 @@ def test_a_loop_holds_its_rounds_in_its_lane_and_its_arrows_are_by_round():
         lanes[event["name"]].add(event["tid"])
     assert lanes["loop.5"] == lanes["neg.3"] == lanes["lt.1"] == {1}
     assert lanes["copy.7"] == {2}
-    rounds = [s["ts"] for s in events["s"] if s["id"].startswith("5-6-")]
+    rounds = [s["ts"] for s in events["s"] if s["args"]["src"] == "t5"]
     assert rounds == [0.011, 0.024]
     assert len(events["s"]) == 4
 
@@ -195,9 +196,9 @@ def test_every_sample_on_the_host(sample):
     events = checked(trace_json(found, plan))
     top = [e for e in events["X"] if int(e["args"]["thunk"][1:]) < len(plan.body.thunks)]
     assert sorted(e["name"] for e in top) == sorted(t.name for t in plan.body.thunks)
-    drawn = Counter(tuple(s["id"].split("-")[:2]) for s in events["s"])
+    drawn = Counter((s["args"]["src"], s["args"]["dst"]) for s in events["s"])
     for edge in plan.body.edges:
-        assert drawn[str(edge.src), str(edge.dst)] == 1
+        assert drawn[f"t{edge.src}", f"t{edge.dst}"] == 1
 
 
 def test_a_loop_on_the_host_has_every_round():

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, TypeAlias
 
 from hlo2graph.hlo.metadata import op_name, source_line
@@ -65,7 +66,7 @@ def trace_json(found: Profile, plan: Plan, tables: str = "") -> Json:
         "traceEvents": [
             *_names(plan.name, max(lanes, default=-1) + 1),
             *shown,
-            *_arrows(body, launches, lane_of, start),
+            *_arrows(body, launches, lane_of, start, count(1)),
             *_counters(lifted, launches, start),
         ],
     }
@@ -155,8 +156,11 @@ def _arrows(
     launches: Mapping[int, list[tuple[int, int]]],
     lane_of: Mapping[tuple[int, int], int],
     start: int,
+    numbers: Iterator[int],
 ) -> Iterator[Json]:
     """Yield both ends of an arrow for each edge and each time that its sequence ran.
+
+    `numbers` are their ids: viewers take strings as hexadecimal.
 
     Thunks without stamps have no arrows, nor have those of which not every launch is kept.
     """
@@ -168,13 +172,15 @@ def _arrows(
         for (begin, end), (at, _) in zip(before, after, strict=True):
             if at < begin:  # put on the device early: there is nothing to see
                 continue
-            bytes_ = {"bytes": str(edge.slice)} if edge.slice else {}
+            about = {"src": f"t{src}", "dst": f"t{dst}"}
+            if edge.slice is not None:
+                about["bytes"] = str(edge.slice)
             both = {
                 "pid": PROCESS,
                 "cat": "edge",
                 "name": str(edge.hazard),
-                "id": f"{src}-{dst}-{begin - start}",
-                "args": bytes_,
+                "id": next(numbers),
+                "args": about,
             }
             # Within the run, so that viewers find whose end it is.
             leaving = min(max(begin, end - 1), at)
@@ -184,7 +190,7 @@ def _arrows(
             yield both | {"ph": "f", "bp": "e", "tid": tid, "ts": _micro(at - start)}
     for id, _ in numbered:
         for _, inner in numbered.nested(id):
-            yield from _arrows(inner, launches, lane_of, start)
+            yield from _arrows(inner, launches, lane_of, start, numbers)
 
 
 def _counters(
