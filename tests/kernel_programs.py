@@ -76,6 +76,14 @@ def _bits(dtype: str, dims: str, algorithm: str, state: int) -> str:
     )
 
 
+def _rounded_dot(dtype: str, m: int, k: int, n: int, result: str) -> str:
+    """Factors that are no whole numbers, in a type that the result does not have."""
+    return module(
+        f"a = {dtype}[{m},{k}] parameter(0) b = {dtype}[{k},{n}] parameter(1) "
+        f"ROOT r = {result}[{m},{n}] dot(a, b), {PLAIN}"
+    )
+
+
 def _dot(dtype: str, lhs: str, rhs: str, result: str, attrs: str) -> str:
     return module(
         f"a = {dtype}[{lhs} parameter(0) b = {dtype}[{rhs} parameter(1) "
@@ -231,6 +239,15 @@ PROGRAMS: dict[str, str] = LAYOUTS | {
     "dot-tiled-s8": _dot("s8", "20,30]", "30,20]", "20,20]", PLAIN),
     "dot-tiled-c64": _dot("c64", "20,30]", "30,20]", "20,20]", PLAIN),
     "dot-tiled-s4": _dot("s4", "16,16]", "16,16]", "16,16]", PLAIN),
+    "dot-to-integers-small": _rounded_dot("f32", 2, 5, 3, "s32"),
+    "dot-to-integers-row": _rounded_dot("bf16", 1, 300, 5, "s64"),
+    "dot-to-integers-few": _rounded_dot("f32", 2, 64, 300, "s32"),
+    "dot-to-integers-tiled": _rounded_dot("f64", 40, 50, 33, "s16"),
+    "dot-to-floats-tiled": _rounded_dot("f64", 40, 50, 33, "f32"),
+    "convolution-to-integers": module(
+        "a = f32[1,5,5,3] parameter(0) b = f32[3,3,3,4] parameter(1) "
+        "ROOT r = s32[1,3,3,4] convolution(a, b), window={size=3x3}, dim_labels=b01f_01io->b01f"
+    ),
     "dot-epilogue": module(
         "a = f32[33,40] parameter(0) b = f32[40,20] parameter(1) c = f32[33,20] parameter(2) "
         "ROOT r = f32[33,20] fusion(a, b, c), kind=kOutput, calls=fused",

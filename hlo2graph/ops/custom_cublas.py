@@ -278,7 +278,7 @@ def _device(element: Element, instr: Instruction, leaf: int, index: Index) -> Ex
         total = plus(element, total, last, place, wide)
     if leaf == 0:
         total = activated(element, gemm.activation, total, wide)
-    return narrowed(element, total, leaves[leaf].dtype)
+    return narrowed(element, total, wide, leaves[leaf].dtype)
 
 
 def _why_not(instr: Instruction) -> str | None:

@@ -290,7 +290,7 @@ def _device(element: Element, instr: Instruction, leaf: int, index: Index) -> Ex
         labels = instr.attrs["dim_labels"]
         assert isinstance(labels, DimLabels)
         total = plus(element, total, 2, (index[labels.out.index("f")],), wide)
-    return narrowed(element, activated(element, fused.activation, total, wide), out)
+    return narrowed(element, activated(element, fused.activation, total, wide), wide, out)
 
 
 def _on_device(instr: Instruction) -> DeviceChoice:

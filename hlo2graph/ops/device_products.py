@@ -12,12 +12,11 @@ from hlo2graph.ops.expect import integer, integers, written
 
 def dot(element: Element, instr: Instruction, index: Index) -> Expr:
     """Sum products along the contracting dimensions."""
-    wide = accumulator(written(instr).dtype)
-    total = element.variable(wide, "{}")
     parts = DotParts(element, instr)
+    total = element.variable(parts.wide, "{}")
     with loops(element, parts.steps) as steps:
         parts.add(element, total, parts.places(index, steps))
-    return narrowed(element, total, written(instr).dtype)
+    return narrowed(element, total, parts.wide, written(instr).dtype)
 
 
 class DotParts:
@@ -25,7 +24,7 @@ class DotParts:
 
     def __init__(self, element: Element, instr: Instruction) -> None:
         self.shapes = (element.shape(0), element.shape(1))
-        self.wide = accumulator(written(instr).dtype)
+        self.wide = accumulator(written(instr).dtype, *(s.dtype for s in self.shapes))
         self.batch = (integers(instr, "lhs_batch_dims", ()), integers(instr, "rhs_batch_dims", ()))
         self.contract = (
             integers(instr, "lhs_contracting_dims", ()),
@@ -85,7 +84,7 @@ def scaled_dot(element: Element, instr: Instruction, index: Index) -> Expr:
             for side, place in enumerate(parts.places(index, steps))
         ]
         element.line(f"{total} = hlo::add({total}, hlo::multiply({sides[0]}, {sides[1]}));")
-    return narrowed(element, total, written(instr).dtype)
+    return narrowed(element, total, wide, written(instr).dtype)
 
 
 def _times_scale(element: Element, side: int, wide: DType, place: Mapping[int, Expr]) -> Expr:
@@ -110,7 +109,7 @@ def ragged_dot(element: Element, instr: Instruction, index: Index) -> Expr:
         _within_group(element, parts, ragged, total, index)
     else:
         _by_group(element, parts, ragged, total, index)
-    return narrowed(element, total, written(instr).dtype)
+    return narrowed(element, total, parts.wide, written(instr).dtype)
 
 
 def _by_group(element: Element, parts: DotParts, ragged: int, total: Expr, index: Index) -> None:
@@ -160,7 +159,7 @@ def convolution(element: Element, instr: Instruction, index: Index) -> Expr:
     labels = instr.attrs["dim_labels"]
     assert isinstance(labels, DimLabels)
     lhs, rhs, target = element.shape(0), element.shape(1), written(instr)
-    window, wide = window_dims(instr), accumulator(target.dtype)
+    window, wide = window_dims(instr), accumulator(target.dtype, lhs.dtype, rhs.dtype)
     groups = integer(instr, "feature_group_count", 1)
     batches = integer(instr, "batch_group_count", 1)
     features = rhs.dims[labels.rhs.index("i")]
@@ -196,20 +195,24 @@ def convolution(element: Element, instr: Instruction, index: Index) -> Expr:
                 f"hlo::multiply(hlo::convert<hlo::{wide}>({a}), hlo::convert<hlo::{wide}>({b}))"
             )
             element.line(f"{total} = hlo::add({total}, {product});")
-    return narrowed(element, total, target.dtype)
+    return narrowed(element, total, wide, target.dtype)
 
 
-def accumulator(dtype: DType) -> DType:
-    """Return the dtype that sums of products are kept in."""
-    if dtype.is_float and dtype.bits < 32:
-        return DTYPES["f32"]
+def accumulator(dtype: DType, *factors: DType) -> DType:
+    """Return the dtype that sums of products of `factors` are kept in, to become `dtype` then."""
+    found = [t for t in (dtype, *factors) if not t.is_integer and t.name != "pred"]
+    is_double = any(t.bits == (128 if t.is_complex else 64) for t in found)
+    if any(t.is_complex for t in found):
+        return DTYPES["c128" if is_double else "c64"]
+    if found:
+        return DTYPES["f64" if is_double else "f32"]
     if dtype.is_integer and dtype.bits < 32:
         return DTYPES["s32" if dtype.name.startswith("s") else "u32"]
     return dtype
 
 
-def narrowed(element: Element, value: Expr, dtype: DType) -> Expr:
-    """Return a sum as the result's dtype has it."""
-    if accumulator(dtype) is dtype:
+def narrowed(element: Element, value: Expr, wide: DType, dtype: DType) -> Expr:
+    """Return a sum, which is kept in `wide`, as the result's dtype has it."""
+    if wide is dtype:
         return value
     return element.bind(dtype, f"hlo::convert<hlo::{dtype}>({value})")

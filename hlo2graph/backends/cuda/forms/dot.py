@@ -156,7 +156,9 @@ class _Writer:
             ]
             index = (*self.batch, *free[0], *free[1])
             total = emit.bind(self.parts.wide, "total[i][j]")
-            value = narrowed(emit.operands_of(form.instr), total, written(form.instr).dtype)
+            value = narrowed(
+                emit.operands_of(form.instr), total, self.parts.wide, written(form.instr).dtype
+            )
             emit.assume(form.instr.name, index, (value,))
             for number, leaf in enumerate(form.results):
                 found = emit.leaf(form.computation.root, number, index)

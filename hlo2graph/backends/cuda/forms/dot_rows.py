@@ -48,7 +48,7 @@ def dot_rows_kernel(form: Form) -> KernelSource:
     team.combine(emit, [Part([parts.wide], [total], fold)], all_threads=False)
     with emit.block(f"if (slice == 0 && result < {shape.elements})"):
         index = emit.element_at("result", shape)
-        value = narrowed(emit.operands_of(form.instr), total, shape.dtype)
+        value = narrowed(emit.operands_of(form.instr), total, parts.wide, shape.dtype)
         emit.assume(form.instr.name, index, (value,))
         for number, leaf in enumerate(form.results):
             found = emit.leaf(form.computation.root, number, index)

@@ -215,7 +215,9 @@ class TileWriter:
                 along.number: emit.split(emit.integer(f"{at[1]} + {k}"), along.sizes),
             }
             index = self.product.result(self.batch, split[0], split[1])
-            value = narrowed(emit.operands_of(form.instr), total, written(form.instr).dtype)
+            value = narrowed(
+                emit.operands_of(form.instr), total, self.wide, written(form.instr).dtype
+            )
             emit.assume(form.instr.name, index, (value,))
             for number, leaf in enumerate(form.results):
                 found = emit.leaf(form.computation.root, number, index)
