@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import get_ident
 from time import perf_counter_ns
 
 from hlo2graph.backends.host.block import Step, Walk
@@ -12,12 +11,11 @@ from hlo2graph.program.thunks import Slice, Thunk
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """One run of a thunk, from begin to end in nanoseconds, on a thread."""
+    """One run of a thunk, from begin to end in nanoseconds."""
 
     thunk: Thunk[Slice]
     begin: int
     end: int
-    thread: int
 
 
 class Stamps:
@@ -32,6 +30,6 @@ class Stamps:
         def run(walk: Walk) -> None:
             begin = perf_counter_ns()
             step(walk)
-            self.taken.append(Stamp(thunk, begin, perf_counter_ns(), get_ident()))
+            self.taken.append(Stamp(thunk, begin, perf_counter_ns()))
 
         return run
