@@ -1,7 +1,7 @@
 """How long an instruction's kernel takes, roughly, and how much of a device it fills.
 
 The figures are microseconds of small kernels on an H200, there to compare ways through a graph: a
-sum of them predicts no time.
+sum of them predicts no time. What a launch, a byte and a loop take is what fusion reckons with.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from hlo2graph.ops.matmul import matmul_of
 from hlo2graph.ops.own_dot import runs_as_own_kernel
 from hlo2graph.ops.region import Columns, Own, Region, Rows, SideBySide, region_of
 from hlo2graph.ops.spec import Lowering
+from hlo2graph.passes.fuse_cost import BYTES_EACH_NS, LAUNCH_NS, LOOP_NS
 
-KERNEL = 1.0  # elementwise, launch included
+KERNEL = LAUNCH_NS / 1000  # elementwise, launch included
 FOLD = 1.0  # more, where threads fold together
 STEP = 0.004  # more for each step of a sum of products
 OWN = 4.0  # more, of a sort, a scatter and the like
 CALL = 6.0  # of a library
-BRANCH = 10.0
-LOOP = 100.0
-BYTES = 3e6  # that memory moves
+STEPPED = LOOP_NS / 1000  # a loop or a branch, whatever it does
+BYTES = BYTES_EACH_NS * 1000  # that memory moves
 THREADS = 256  # of a block
 TILE = 32  # side of a dot's tile that a block computes
 FREE = frozenset({"parameter", "constant", "bitcast", "reshape"})
@@ -49,10 +49,8 @@ def estimate(
 ) -> Estimate:
     """Return the estimate for an instruction of a computation that becomes thunks."""
     match instr.opcode:
-        case "while" | "scan":
-            return Estimate(LOOP)
-        case "conditional" | "call":
-            return Estimate(BRANCH)
+        case "while" | "scan" | "conditional" | "call":
+            return Estimate(STEPPED)
         case "fusion":
             called = computations[next(instr.called())]
             product = matmul_of(called)
