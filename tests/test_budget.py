@@ -258,3 +258,6 @@ def test_what_cannot_be_swept_is_an_error(cli, tmp_path):
     code, _, err = cli("budget", several, "-o", tmp_path / "x.svg")
     assert code == 2
     assert "FILE holds 2 modules; draw one" in err
+    code, _, err = cli("budget", several, "-o", tmp_path / "x.png")
+    assert code == 2
+    assert "the curve is drawn as SVG" in err

@@ -257,6 +257,11 @@ def test_usage(cli, tmp_path):
     code, _, err = cli("diff", CHAINS, several)
     assert code == 2
     assert "holds 2 modules; compare one" in err
+    planned = tmp_path / "planned.thunks"
+    planned.write_text(str(h2g.plan(BEFORE)))
+    code, _, err = cli("diff", planned, planned, "--target", "host")
+    assert code == 2
+    assert "A and B are planned already" in err
     code, _, err = cli("diff", CHAINS, tmp_path / "missing.hlo")
     assert code == 2
     assert "missing.hlo" in err

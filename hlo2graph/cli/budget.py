@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -11,6 +12,8 @@ from hlo2graph.cli.options import file_argument, json_option
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import FUSE, TARGETS, PlanOptions
 from hlo2graph.program.device_figures import DEVICES
+
+PICTURES = frozenset({".png", ".pdf", ".jpg", ".html"})  # that a curve is not drawn as
 
 
 @click.command("budget")
@@ -78,6 +81,8 @@ def command(
     from hlo2graph.inspect.budget_svg import budget_svg
     from hlo2graph.pipeline import sweep
 
+    if output is not None and Path(output).suffix in PICTURES:
+        raise click.UsageError("the curve is drawn as SVG: name a file that ends with .svg")
     reports: list[BudgetReport] = []
     options: PlanOptions = {"target": target or DEVICES[device].target, "fuse": fuse}
     for part in modules_in(read_file(file)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 import hlo2graph
-from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.files import Input, emit, modules_in, read_file
 from hlo2graph.cli.options import json_option, output_option, planning_options
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
@@ -52,12 +52,16 @@ def command(
       hlo2graph diff golden.thunks model.hlo --exit-code
       hlo2graph plan model.hlo --max-buffer-reuse -1 | hlo2graph diff model.hlo -
     """
+    from hlo2graph.frontend.thunks import is_thunk_sequence
     from hlo2graph.inspect.diff_plans import diff_plans
     from hlo2graph.inspect.diff_report import diff_json, diff_text
 
     if before == after == "-":
         raise click.UsageError("only one of A and B can be stdin")
-    plans = [_plan(path, planning) for path in (before, after)]
+    inputs = [_read(path) for path in (before, after)]
+    if planning and all(is_thunk_sequence(given.text) for given in inputs):
+        raise click.UsageError("A and B are planned already; no planning option applies to them")
+    plans = [_plan(given, planning) for given in inputs]
     diff = diff_plans(*plans)
     if json_file is not None:
         emit(json.dumps(diff_json(diff), indent=2), json_file)
@@ -67,13 +71,18 @@ def command(
         click.get_current_context().exit(1)
 
 
-def _plan(path: str, planning: PlanOptions) -> Plan:
-    """Return the plan of a file; what is planned already takes no options."""
-    from hlo2graph.frontend.thunks import is_thunk_sequence
-
+def _read(path: str) -> Input:
+    """Return the only module of a file."""
     parts = modules_in(read_file(path))
     if len(parts) > 1:
         raise click.UsageError(f"{path} holds {len(parts)} modules; compare one")
-    options: PlanOptions = {} if is_thunk_sequence(parts[0].text) else planning
+    return parts[0]
+
+
+def _plan(given: Input, planning: PlanOptions) -> Plan:
+    """Return the plan of a text; what is planned already takes no options."""
+    from hlo2graph.frontend.thunks import is_thunk_sequence
+
+    options: PlanOptions = {} if is_thunk_sequence(given.text) else planning
     with progress("planning"):
-        return hlo2graph.plan(parts[0].text, filename=parts[0].filename, **options)
+        return hlo2graph.plan(given.text, filename=given.filename, **options)

@@ -74,7 +74,9 @@ def _reading_options(function: F) -> F:
 
 
 @click.command("xla")
-@click.argument("paths", metavar="DIR|FILES", nargs=-1, required=True, type=click.Path(exists=True))
+@click.argument(
+    "paths", metavar="DIR|FILE...", nargs=-1, required=True, type=click.Path(exists=True)
+)
 @output_option
 @_reading_options
 @click.option(
