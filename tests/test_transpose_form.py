@@ -17,7 +17,7 @@ from hlo2graph.inspect.compare import same_bits
 from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 
-FLAT = DeviceFigures(multiprocessors=0, threads=0, shared_bytes=0, bytes_per_second=0)
+FLAT = DeviceFigures(multiprocessors=0, threads=0, shared_bytes=227 << 10, bytes_per_second=0)
 EXACT = {"f32": "negate", "bf16": "negate", "f16": "abs", "f64": "negate", "u8": "not"} | {
     "s8": "negate",
     "pred": "not",
@@ -124,7 +124,7 @@ def test_turned_elements_agree_with_the_host(always_tiled):
 
 @needs_gxx
 def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
-    """Squares of 1, 2 and 4 elements, both sides, tiles past the ends, several strips."""
+    """Squares of 1, 2 and 4 elements, tiles of all sizes, past the ends too, several strips."""
     sides = ((64, 128), (256, 1064), (1100, 36), (33, 1070), (2112, 132), (191, 255))
     plans = [
         planned(
@@ -137,6 +137,9 @@ def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
         for a, b in sides
     ]
     assert all("__syncthreads" in text_of(plan) for plan in plans)
+    asked = {s.shared_bytes for plan in plans for s in kernels_of(plan).values()}
+    assert 0 in asked
+    assert max(asked) > 48 << 10
     kernels = Kernels(plans)
     for plan in plans:
         arguments = random_inputs(plan.inputs, 0)
@@ -182,5 +185,5 @@ def test_several_inputs_go_through_tiles_together():
         ]
     )
     found = text_of(planned(text))
-    assert found.count("__shared__") == 2
+    assert found.count("dynamic_shared") == 2
     assert found.count("__syncthreads") == 1

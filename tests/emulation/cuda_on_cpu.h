@@ -54,7 +54,7 @@ inline bool backwards = false;  // blocks, and threads between barriers, from th
 inline unsigned turned(unsigned number, unsigned count) {
   return backwards ? count - 1 - number : number;
 }
-inline std::vector<unsigned char> dynamic_shared;
+inline std::vector<char> dynamic_shared;
 
 inline void enter() {
   block.body(block.arguments);
@@ -104,6 +104,7 @@ inline void run_block(unsigned count, bool cooperative) {
 // What one block leaves in a kernel's shared arrays may not reach the next.
 inline void spoil_shared() {
   memset(__start_shared_memory, 0xA5, __stop_shared_memory - __start_shared_memory);
+  memset(dynamic_shared.data(), 0xA5, dynamic_shared.size());
 }
 
 inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsigned threads,
@@ -112,7 +113,7 @@ inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsi
   block.arguments = arguments;
   block.grid = {blocks, 1, 1};
   block.dim = {threads, 1, 1};
-  dynamic_shared.assign(shared_bytes + 16, 0xA5);
+  dynamic_shared.resize(shared_bytes);
   for (unsigned b = 0; b < blocks; ++b) {
     block.index = {turned(b, blocks), 0, 0};
     if (cooperative) spoil_shared();

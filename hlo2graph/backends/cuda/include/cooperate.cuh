@@ -15,6 +15,16 @@ __device__ inline void follow() {
 #endif
 }
 
+// The shared memory that a launch asks for, beside what a kernel declares.
+__device__ inline char* dynamic_shared() {
+#ifdef __CUDA_ARCH__
+  extern __shared__ __align__(16) char bytes[];
+  return bytes;
+#else
+  return emulated::dynamic_shared.data();
+#endif
+}
+
 // The value that the thread `delta` lanes further on holds; all 32 lanes take part.
 template <class T> __device__ inline T shuffle_down(T x, int delta) {
   const int words = (sizeof(T) + 3) / 4;
