@@ -34,7 +34,7 @@ from hlo2graph.passes.values import numbers
 GAIN_NS = 4 * LAUNCH_NS  # of which the second step's launch takes one
 BLOCK_BYTES_EACH_NS = 40
 RUN_BYTES = 128
-PARTS = 1056  # at most: eight a multiprocessor of a large GPU
+PARTS = 1056  # at most, so that all run at once: eight a multiprocessor of a large GPU
 PART_BYTES = 32 << 10  # of a part, at least
 ACCESS_BYTES = 16  # that a thread reads at once: parts of rows begin at a multiple
 
@@ -70,7 +70,7 @@ def _split(draft: Draft, instr: Instruction, regions: Regions) -> None:
         return
     name, shape, reduced = _merged(draft, instr, source)
     parts = min(PARTS, source.size // PART_BYTES)
-    cut = _cut(shape, reduced, -(-parts // blocks))
+    cut = _cut(shape, reduced, max(2, parts // blocks))
     if cut is not None:
         Steps(draft, instr, regions.named(opcode, wide_type(source.dtype)), opcode).write(
             name, shape, reduced, cut

@@ -20,6 +20,7 @@ LANES = 32  # threads side by side, where that leaves enough blocks
 LEAST_RUN = 128  # bytes side by side that a block reads of a step, even so
 FEWEST_SLICES = 8
 MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
+FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
 MOST_AHEAD = 16  # elements that a thread waits for at once
 BYTES_AHEAD = 64  # that a thread waits for at once
 
@@ -54,7 +55,7 @@ def plan_columns(
     run = region.results if region.is_contiguous else region.minor
     while run % vector:
         vector //= 2
-    lanes, few = LANES, 4 * signature.device.multiprocessors
+    lanes, few = LANES, FEW_BLOCKS * signature.device.multiprocessors
     while lanes > 1 and lanes // 2 * vector >= region.results:
         lanes //= 2
     while lanes * vector * min(sizes) > LEAST_RUN and region.results < few * lanes * vector:
