@@ -25,7 +25,7 @@ from hlo2graph.ops.region import Rows
 BLOCK = 256  # threads of a block of rows that need fewer
 WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
-LEAST_RUN = 64  # bytes side by side that the threads of a row read at once
+LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
 MOST_AHEAD = 16  # elements that a thread waits for at once
 MOST_HELD = {BLOCK: 64, 512: 48, WIDEST: 32}  # 4-byte values a thread, by the threads of a block
 MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
@@ -72,6 +72,8 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         slices *= 2
     held = holds(slices, MOST_LINES_HELD)
     if held:
+        vector = _fuller(region.steps, vector, slices)
+        vectors = region.steps // vector
         chunks = -(-vectors // slices)
     else:
         passes = len(region.stages) + any(region.waits)
@@ -87,6 +89,16 @@ def _vector(region: Rows, size: int) -> int:
     while run % found:
         found //= 2
     return found
+
+
+def _fuller(steps: int, vector: int, slices: int) -> int:
+    """Return `vector`, or half of it where that leaves a tenth less of the threads' work idle."""
+
+    def taken(vector: int) -> int:
+        return -(-steps // (vector * slices)) * vector * slices
+
+    half = vector // 2
+    return half if half and 10 * taken(half) < 9 * taken(vector) else vector
 
 
 def _slices(region: Rows, signature: Signature, vectors: int, ahead: int, least: int) -> int:
