@@ -39,6 +39,10 @@ EXACT = Tolerance(0.0, 0.0)
 # is often done in float32 and rounded once). Sums in another order and other libraries'
 # transcendentals stay within that; a wrong element, index or order of operands does not. The
 # absolute part is for results that are zero but for rounding.
+#
+# The host rounds to a narrow type after every instruction, a kernel keeps float32 up to results.
+# Where terms cancel, as at the end of a layer norm, the host's own error has the size of the terms'
+# last bits: the host's results in float32 are what to judge such a kernel by.
 TOLERANCES: dict[str, Tolerance] = {
     "f64": Tolerance(1e-10, 1e-10),
     "c128": Tolerance(1e-10, 1e-10),
