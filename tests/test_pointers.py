@@ -194,6 +194,16 @@ def test_the_cache_keeps_the_graphs_used_last(fake):
     assert (tally.builds, tally.updates, tally.hits) == (KEPT - 1, 4, KEPT - 1)
 
 
+def test_the_cache_keeps_fewer_where_there_is_no_room(fake):
+    found, exe = fake(PROGRAMS["diamond"], pointers="cache")
+    full = real.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    found.fail["cuGraphInstantiateWithParams"] = [full, full]
+    for k in range(3):
+        (y,) = exe(put(X + k))
+        assert np.array_equal(np.asarray(y), host(PROGRAMS["diamond"], X + k)[0])
+    assert found.api.count("cuGraphInstantiateWithParams") == 3  # home, and two tries
+
+
 def test_a_table_makes_a_move_one_copy(fake):
     found, exe = fake(PROGRAMS["diamond"], pointers="table")
     exe(put(X))

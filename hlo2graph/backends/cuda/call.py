@@ -57,7 +57,7 @@ def read_arguments(
         check_arguments(args, plan.inputs)  # says what is wrong
     found = Arguments()
     for position, (arg, leaf) in enumerate(zip(args, plan.inputs, strict=True)):
-        if type(arg) is DeviceArray and arg.layout == leaf.shape:
+        if type(arg) is DeviceArray and (arg.layout is leaf.shape or arg.layout == leaf.shape):
             if arg.stream is not stream:
                 let_wait(int(stream), arg.stream.handle)
                 found.is_still = False

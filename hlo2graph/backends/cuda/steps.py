@@ -6,11 +6,9 @@ same bytes. Arguments are packed where a step meets addresses; enqueuing it is o
 
 from __future__ import annotations
 
-from ctypes import c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p
+from ctypes import addressof, c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p, sizeof
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from hlo2graph.backends.cuda.addresses import Addresses, Operand
 from hlo2graph.backends.cuda.blas import BlasPlan
@@ -24,21 +22,24 @@ class PackedArguments:
     __slots__ = ("_slices", "pointers", "values")
 
     def __init__(self, arguments: tuple[Operand, ...], at: Addresses) -> None:
-        self._slices = [(k, a) for k, a in enumerate(arguments) if isinstance(a, Slice)]
-        self.values = np.array([at.of(a) for a in arguments], dtype=np.uint64)
-        self.pointers = np.uint64(self.values.ctypes.data) + np.uint64(8) * np.arange(
-            len(arguments), dtype=np.uint64
+        self._slices = tuple(
+            (k, a.allocation, a.offset) for k, a in enumerate(arguments) if isinstance(a, Slice)
         )
+        words = c_uint64 * len(arguments)
+        self.values = words(*(at.of(a) for a in arguments))
+        start = addressof(self.values)
+        self.pointers = words(*(start + sizeof(c_uint64) * k for k in range(len(arguments))))
 
     def move(self, at: Addresses) -> None:
         """Let the arguments point to where the slices lie now."""
-        for k, part in self._slices:
-            self.values[k] = at.of(part)
+        values, bases = self.values, at.bases
+        for k, allocation, offset in self._slices:
+            values[k] = bases[allocation] + offset
 
     @property
     def address(self) -> int:
         """Where the array of pointers lies."""
-        return int(self.pointers.ctypes.data)
+        return addressof(self.pointers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from collections import OrderedDict
 
 from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.memory import Stream
-from hlo2graph.backends.cuda.pointers.cache import KEPT
-from hlo2graph.backends.cuda.pointers.copy import moves_home, run_at_home
+from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, key_of
+from hlo2graph.backends.cuda.pointers.copy import copies_of, run_at_home
 from hlo2graph.backends.cuda.pointers.costs import Costs, measured
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
@@ -29,13 +29,15 @@ class Auto:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._matters = site.graph.matters
+        self._key = key_of(site)
         self._home = self._key(site.home)
         self._graphs: OrderedDict[Placement, BuiltGraph] = OrderedDict()
         self._graphs[self._home] = site.graph
         self._last = self._home
         self._paid: OrderedDict[Placement, float] = OrderedDict()
+        self._kept = KEPT
         self._costs: Costs | None = None
+        self._copying: list[float] = []  # what it costs to copy each port
         self._chosen = {"as it was": 0, "ready": 0, "copied": 0, "updated": 0, "built": 0}
         self.tally = Tally(notes=site.graph.refusals)
 
@@ -66,24 +68,23 @@ class Auto:
         self.tally.updates += graph.move(placement)  # who shares the graph may have moved it
         graph.launch_on(stream)
 
-    def _key(self, placement: Placement) -> Placement:
-        return tuple(placement[k] for k in self._matters)
-
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
         if self._costs is None:
             self._costs = measured(self._site, stream, self._site.graph.build_seconds)
+            self._copying = [self._costs.copying(copies_of(p)) for p in self._site.ports]
         costs = self._costs
         oldest = next(iter(self._graphs.values()))
         updating = costs.update * oldest.nodes_to_move(placement)
-        inward, outward = moves_home(self._site, placement)
-        copying = costs.copying([*inward, *outward])
+        copying = sum(
+            cost
+            for cost, home, at in zip(self._copying, self._site.home, placement, strict=True)
+            if home != at
+        )
         if self._home not in self._graphs:
             copying += costs.update * oldest.nodes_to_move(self._site.home)
         paid = self._paid.pop(key, 0.0) + min(updating, copying)
-        if paid > costs.build and len(self._graphs) < KEPT:
-            self._build(key, placement, costs)
-        else:
+        if not (paid > costs.build and self._build(key, placement, costs)):
             self._remember(key, paid)
             if copying < updating:
                 self._copy(placement, stream, costs)
@@ -98,11 +99,19 @@ class Auto:
         if len(self._paid) > REMEMBERED:
             self._paid.popitem(last=False)
 
-    def _build(self, key: Placement, placement: Placement, costs: Costs) -> None:
-        graph = self._graphs[key] = self._site.build(placement)
+    def _build(self, key: Placement, placement: Placement, costs: Costs) -> bool:
+        """Build a graph for `placement`; tell whether there was room for one more."""
+        if len(self._graphs) >= self._kept:
+            return False
+        graph = build_if_room(self._site, placement)
+        if graph is None:
+            self._kept = len(self._graphs)
+            return False
+        self._graphs[key] = graph
         costs.learn_build(graph.build_seconds)
         self.tally.builds += 1
         self._chosen["built"] += 1
+        return True
 
     def _move_oldest(self, key: Placement, placement: Placement, costs: Costs) -> None:
         _, graph = self._graphs.popitem(last=False)

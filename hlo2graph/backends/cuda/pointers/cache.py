@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from hlo2graph.backends.cuda.built import BuiltGraph
+from hlo2graph.backends.cuda.driver import is_out_of_memory
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
+from hlo2graph.errors import BackendError
 
 KEPT = 8  # graphs
 
@@ -23,9 +26,9 @@ class Cache:
 
     def __init__(self, site: Site, kept: int = KEPT) -> None:
         self._site, self._kept = site, kept
-        self._matters = site.graph.matters
+        self._key = key_of(site)
         self._graphs: OrderedDict[Placement, BuiltGraph] = OrderedDict()
-        self._graphs[self.key(site.home)] = site.graph
+        self._graphs[self._key(site.home)] = site.graph
         self.tally = Tally()
 
     @property
@@ -36,7 +39,7 @@ class Cache:
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Run the graph for these addresses."""
         self.tally.launches += 1
-        key = self.key(placement)
+        key = self._key(placement)
         graph = self._graphs.get(key)
         if graph is None:
             self.tally.moved += 1
@@ -50,15 +53,32 @@ class Cache:
         self.tally.updates += graph.move(placement)  # who shares the graph may have moved it
         graph.launch_on(stream)
 
-    def key(self, placement: Placement) -> Placement:
-        """Return the addresses that matter."""
-        return tuple(placement[k] for k in self._matters)
-
     def _made(self, placement: Placement) -> BuiltGraph:
         if len(self._graphs) < self._kept:
-            self.tally.builds += 1
-            return self._site.build(placement)
+            built = build_if_room(self._site, placement)
+            if built is not None:
+                self.tally.builds += 1
+                return built
+            self._kept = len(self._graphs)
         key, graph = next(iter(self._graphs.items()))
         self.tally.updates += graph.move(placement)
         del self._graphs[key]
         return graph
+
+
+def build_if_room(site: Site, placement: Placement) -> BuiltGraph | None:
+    """Return a graph for `placement`, or None where the GPU has no memory for another one."""
+    try:
+        return site.build(placement)
+    except BackendError as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+
+
+def key_of(site: Site) -> Callable[[Placement], Placement]:
+    """Return what finds the addresses that matter: of ports that some node touches."""
+    matters = site.graph.matters
+    if len(matters) == len(site.ports):
+        return lambda placement: placement
+    return lambda placement: tuple(placement[k] for k in matters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
@@ -26,9 +26,9 @@ class Costs:
     update: float
     build: float
 
-    def copying(self, moves: list[Move]) -> float:
-        """Return what copies cost, the device's time included: a run waits for them."""
-        return sum(self.copy + self.byte * move.size for move in moves)
+    def copying(self, sizes: Sequence[int]) -> float:
+        """Return what copies of these sizes cost, with the device's time: a run waits for them."""
+        return sum(self.copy + self.byte * size for size in sizes)
 
     def __str__(self) -> str:
         return (
