@@ -54,7 +54,8 @@ _OPTIONS = (
     click.option(
         "--computation",
         metavar="NAME",
-        help="Draw only what is inside this loop or conditional: NAME, NAME/body, NAME/branch_0.",
+        help="Draw only what is inside this loop or conditional: NAME, NAME/body, NAME/branch_0; "
+        "with --stage hlo, only this computation.",
     ),
     click.option(
         "--around",
