@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows, region_of
+from hlo2graph.ops.region import Columns, Folding, Loop, Own, Region, Rows, region_of
 from hlo2graph.passes.fuse_body import Body
 from hlo2graph.passes.fuse_cost import (
     LAUNCH_NS,
@@ -160,6 +160,13 @@ class Judge:
 
 
 def _are_of_two_forms(one: Group, other: Group) -> bool:
-    """Tell whether a look at both regions is enough: a form of a hero's own takes no other."""
-    ours, theirs = type(one.region), type(other.region)
-    return Loop not in (ours, theirs) and (ours is not theirs or ours is Own)
+    """Tell whether a look at both regions is enough.
+
+    A form of a hero's own takes no other hero, and folds have one index only in one space.
+    """
+    ours, theirs = one.region, other.region
+    if isinstance(ours, Loop) or isinstance(theirs, Loop):
+        return False
+    if isinstance(ours, Folding) and isinstance(theirs, Folding):
+        return type(ours) is not type(theirs) or not ours.space.same(theirs.space)
+    return type(ours) is not type(theirs) or isinstance(ours, Own)

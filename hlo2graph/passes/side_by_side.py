@@ -43,13 +43,13 @@ def side_by_side(module: Module) -> Module:
     bodies = loop_bodies(module)
     changed = False
     for name, computation in module.computations.items():
-        carried = carried_state(computation) if name in bodies else {}
-        levels = _Levels(computation, module.computations, effects, carried)
-        groups = levels.groups() if name in stepped else []
-        if groups:
-            changed = True
-            added, computation = joined(computation, groups, joiner, effects)
-            computations |= added
+        if name in stepped:
+            carried = carried_state(computation) if name in bodies else {}
+            groups = _Levels(computation, module.computations, effects, carried).groups()
+            if groups:
+                changed = True
+                added, computation = joined(computation, groups, joiner, effects)
+                computations |= added
         computations[name] = computation
     return replace(module, computations=computations) if changed else module
 

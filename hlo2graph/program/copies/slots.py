@@ -13,7 +13,7 @@ from itertools import pairwise
 from hlo2graph.hlo import Computation
 from hlo2graph.ops import OPS
 from hlo2graph.program.copies.nodes import Namer, Node, Pair, outputs
-from hlo2graph.program.inplace import INPLACE_THRESHOLD, inplace_reads
+from hlo2graph.program.inplace import INPLACE_THRESHOLD, Pairs, inplace_reads
 from hlo2graph.program.order import DataOrder
 from hlo2graph.program.thunks import Copy, Fill, Kernel, Thunk, Value
 from hlo2graph.program.uses import reads, writes
@@ -71,6 +71,7 @@ class _Slots:
         if scheduled:
             for a, b in pairwise(at for at, node in enumerate(nodes) if node.is_given):
                 self._followers[a].append(b)
+        self._inplace: dict[int, Pairs] = {}  # of the thunks asked for so far
         self._maker = {v: at for at, node in enumerate(nodes) for v in outputs(node.thunk)}
         self._readers: dict[Value, list[int]] = {}
         for at, node in enumerate(nodes):
@@ -82,7 +83,7 @@ class _Slots:
         at = self._maker[value]
         thunk = self._nodes[at].thunk
         readers = set(self._readers.get(pair.param, ()))
-        if at in readers and not _overwrites(thunk, pair.param, value, self._computations):
+        if at in readers and not self._overwrites(at, pair.param, value):
             return False
         late = [r for r in readers if r != at and not self._data.precedes(r, at)]
         if not late:
@@ -117,6 +118,24 @@ class _Slots:
         assert len(found) == len(self._nodes), "an order that was found has no cycle"
         return tuple(found)
 
+    def _overwrites(self, at: int, param: Value, value: Value) -> bool:
+        """Tell whether a thunk, which reads `param`, may write `value` to the same bytes.
+
+        Not where it reads it as two operands: each of them alone says nothing of the other.
+        """
+        thunk = self._nodes[at].thunk
+        match thunk:
+            case Kernel():
+                given, made = thunk.reads, thunk.writes
+            case Copy():
+                given, made = (thunk.source,), (thunk.target,)
+            case _:
+                return False
+        if at not in self._inplace:
+            self._inplace[at] = inplace_reads(thunk, self._computations)
+        read_as = [k for k, read in enumerate(given) if read.id == param.id]
+        return len(read_as) == 1 and (read_as[0], made.index(value)) in self._inplace[at]
+
     def _reaches(self, start: int, goals: set[int]) -> bool:
         """Tell whether one of `goals` already comes behind `start`."""
         seen = {start}
@@ -148,25 +167,3 @@ def is_cheap(thunk: Thunk[Value], computations: Mapping[str, Computation]) -> bo
 def _is_elementwise(opcode: str) -> bool:
     spec = OPS.get(opcode)
     return spec is not None and spec.elementwise
-
-
-def _overwrites(
-    thunk: Thunk[Value],
-    param: Value,
-    value: Value,
-    computations: Mapping[str, Computation],
-) -> bool:
-    """Tell whether `thunk`, which reads `param`, may write `value` to the same bytes.
-
-    Not where it reads it as two operands: each of them alone says nothing of the other.
-    """
-    match thunk:
-        case Kernel():
-            given, made = thunk.reads, thunk.writes
-        case Copy():
-            given, made = (thunk.source,), (thunk.target,)
-        case _:
-            return False
-    leaf = made.index(value)
-    read_as = [k for k, read in enumerate(given) if read.id == param.id]
-    return len(read_as) == 1 and (read_as[0], leaf) in inplace_reads(thunk, computations)
