@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from random import Random
@@ -18,6 +19,7 @@ from hlo2graph.backends.cuda.pointers import STRATEGIES
 from hlo2graph.backends.cuda.pointers.cache import KEPT
 from hlo2graph.backends.cuda.pointers.table import reading
 from hlo2graph.inspect.compare import same_bits
+from hlo2graph.options import POINTERS
 from tests.blocks import put
 from tests.fake_cuda import fake
 from tests.placements import PROGRAMS, Caller, draw
@@ -245,3 +247,38 @@ def test_auto_builds_a_graph_for_what_comes_again(fake):
     exe(arrays[0])
     assert strategy.tally.hits - before >= 2
     assert re.search(r"\d+ ready, .*1 built \(.* us to update a node", strategy.says)
+
+
+def test_the_options_name_the_strategies():
+    assert set(POINTERS) == set(STRATEGIES)
+
+
+def test_the_lab_has_a_row_for_each_strategy_and_pattern(fake):
+    from hlo2graph.inspect.pointers import PATTERNS, lab_json, lab_text, run_lab
+
+    _, exe = fake(PROGRAMS["donated"])
+    args = [np.ones(64, np.float32)] * 3
+    lab = run_lab(exe.plan, args, moves=16, sets=3)
+    assert [(r.strategy, r.pattern) for r in lab.rows] == [
+        (s, p) for p in PATTERNS for s in STRATEGIES
+    ]
+    rows = {(r.strategy, r.pattern): r for r in lab.rows}
+    assert rows["update", "stay"].updates < rows["update", "new"].updates == 2
+    assert (
+        rows["copy", "new"].copied == 2 * 256
+    )  # what it overwrites is copied whatever the strategy
+    assert rows["table", "new"].updates == 0
+    assert rows["cache", "rotate"].graphs == 4
+    text = lab_text(lab)
+    assert "donated: 3 nodes" in text or "donated: 2 nodes" in text
+    assert "auto, all in all: " in text
+    assert json.loads(json.dumps(lab_json(lab)))["rows"][0]["pattern"] == "stay"
+
+
+def test_the_lab_as_a_command(fake, cli, tmp_path):
+    fake(PROGRAMS["diamond"], fuse="default")
+    path = tmp_path / "diamond.hlo"
+    path.write_text(PROGRAMS["diamond"])
+    code, out, err = cli("pointers", path, "--moves", "8", "--sets", "2", "--json", "-")
+    assert code == 0, err
+    assert json.loads(out)["name"] == "diamond"

@@ -55,6 +55,7 @@ def test_threads_and_streams(strategy):
     wrong = []
 
     def work(k):
+        exe.device.make_current()
         stream = Stream() if k % 2 else None
         for turn in range(50):
             x = put(X + k, 16 * (turn % 3))

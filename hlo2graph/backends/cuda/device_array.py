@@ -9,7 +9,7 @@ import numpy as np
 from hlo2graph.backends.arguments import Leaf
 from hlo2graph.backends.cuda import dlpack
 from hlo2graph.backends.cuda.driver import Device, call, cuda
-from hlo2graph.backends.cuda.memory import Event, Stream, read_array, strides_of
+from hlo2graph.backends.cuda.memory import Event, Stream, read_array, strides_of, write_array
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import Shape
 
@@ -54,6 +54,11 @@ class DeviceArray:
         self.stream.synchronize("waiting for a result")
         found = read_array(self.address, self.layout)
         return found if dtype is None else found.astype(dtype)
+
+    def fill(self, array: Array) -> None:
+        """Copy an array of its element type and shape from the host."""
+        self._device.make_current()
+        write_array(self.address, self.layout, array, self.stream)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CUDA, self._device.ordinal

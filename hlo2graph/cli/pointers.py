@@ -1,0 +1,81 @@
+"""`hlo2graph pointers`: what arrays that move cost, by strategy."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+import hlo2graph
+from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.progress import progress
+from hlo2graph.options import PlanOptions
+
+
+@click.command("pointers")
+@file_argument
+@click.option(
+    "--moves",
+    metavar="K",
+    type=click.IntRange(min=8),
+    default=200,
+    show_default=True,
+    help="Calls of each strategy under each pattern.",
+)
+@click.option(
+    "--sets",
+    metavar="S",
+    type=click.IntRange(min=2),
+    default=4,
+    show_default=True,
+    help="Sets of arrays that `rotate` goes round.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the arguments."
+)
+@planning_options
+@json_option
+@output_option
+def command(
+    file: str,
+    moves: int,
+    sets: int,
+    seed: int,
+    planning: PlanOptions,
+    json_file: str | None,
+    output: str | None,
+) -> None:
+    """Call FILE with arrays that move, and time each way to deal with that.
+
+    A graph holds the addresses of its arrays. Where a caller brings others,
+    they are copied (copy), the graph's nodes are updated (update), another
+    graph is taken (cache), the graph is built again and updated as a whole
+    (recapture), kernels read the addresses from a table (table), or whichever
+    costs least is done (auto). Arrays stay, rotate among S sets, or are new at
+    each call. Needs a GPU.
+
+    \b
+    Examples:
+      hlo2graph pointers model.hlo
+      hlo2graph pointers model.hlo --moves 1000 --sets 16 --json pointers.json
+    """
+    from hlo2graph.inspect.arrays import random_inputs
+    from hlo2graph.inspect.pointers import lab_json, lab_text, run_lab
+    from hlo2graph.pipeline import cuda_target
+
+    target = cuda_target()
+    labs = []
+    for part in modules_in(read_file(file)):
+        with progress(part.filename) as shown:
+            shown.say("plan")
+            planned: PlanOptions = {"target": target, **planning}
+            plan = hlo2graph.plan(part.text, filename=part.filename, **planned)
+            shown.say("call")
+            args = random_inputs(plan.inputs, seed)
+            labs.append(run_lab(plan, args, moves=moves, sets=sets))
+    if json_file is not None:
+        documents = [lab_json(lab) for lab in labs]
+        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
+    if json_file != "-":
+        emit("\n\n".join(map(lab_text, labs)) + "\n", output)
