@@ -379,7 +379,7 @@ def test_memory_timeline_and_curve(browser, tmp_path):
     )
     browser.click(*box)
     wanted = browser.run("data.memory.values[2][4]")
-    assert browser.run("nodes[view.selected.node].thunk") == wanted
+    assert browser.run("nodes[view.selected.node].thunks[0]") == wanted
     browser.run("document.querySelector('[data-panel=timeline]').click()")
     browser.settle()
     bar = browser.run(
@@ -387,7 +387,9 @@ def test_memory_timeline_and_curve(browser, tmp_path):
         "return [r.left + b[0] + b[2] / 2, r.top + b[1] + b[3] / 2]; })()"
     )
     browser.click(*bar)
-    assert browser.run("nodes[view.selected.node].thunk") == browser.run("data.timeline.bars[5][0]")
+    assert browser.run("nodes[view.selected.node].thunks[0]") == browser.run(
+        "data.timeline.bars[5][0]"
+    )
     browser.run("document.querySelector('[data-panel=curve]').click()")
     browser.settle()
     assert "wide (shown above)" in browser.run("document.getElementById('choice').textContent")

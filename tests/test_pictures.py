@@ -72,6 +72,8 @@ def test_layers_are_drawn_once_with_their_count():
     assert sum(arrow.count for arrow in folded.arrows) == len(whole.arrows)
     back = {(a.src, a.dst) for a in folded.arrows if a.is_back}
     named = by_name(folded)
+    assert named["t0"].stands_for == tuple(n.id for n in whole.nodes if n.name.startswith("t"))
+    assert {"t0", "t3"} <= named["t0"].names
     assert back == {(named["h1"].id, named["d0"].id)}
 
 

@@ -74,7 +74,7 @@ def _graph(picture: Picture, details: PlanDetails | ModuleDetails) -> Json:
         | {
             "owner": node.id in picture.owners,
             "fills": [by_kind[node.id], by_time[node.id]],
-            "thunk": details.thunk_id(node),
+            "thunks": details.thunk_ids(node),
             "about": details.node(node),
         }
         for node in picture.nodes

@@ -13,9 +13,10 @@ edges.forEach((edge, at) => {
   INTO[edge.dst].push(at);
 });
 nodes.forEach((node, at) => {
-  if (node.thunk === null) return;
-  if (!byThunk.has(node.thunk)) byThunk.set(node.thunk, []);
-  byThunk.get(node.thunk).push(at);
+  for (const thunk of node.thunks) {
+    if (!byThunk.has(thunk)) byThunk.set(thunk, []);
+    byThunk.get(thunk).push(at);
+  }
 });
 
 // Points of each arrow from the lower edge of one box to the upper edge of the other.

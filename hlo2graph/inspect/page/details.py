@@ -81,18 +81,23 @@ class PlanDetails:
             ends = f"t{numbered.first + edge.src}", f"t{numbered.first + edge.dst}"
             self._edges[ends] = numbered.sequence, edge
 
-    def thunk_id(self, node: Node) -> str | None:
-        """Return the id of the thunk that a node is for, None for what belongs to the graph."""
-        if node.id in self._thunks:
-            return node.id
-        return next((self._ids[name] for name in sorted(node.names) if name in self._ids), None)
+    def thunk_ids(self, node: Node) -> list[str]:
+        """Return the ids of the thunks that a node is drawn for, its own first.
+
+        What belongs to the graph alone has none.
+        """
+        own = node.id
+        if own not in self._thunks:
+            known = (self._ids[name] for name in sorted(node.names) if name in self._ids)
+            own = next(known, "")
+        return list(dict.fromkeys(id for id in (own, *node.stands_for) if id in self._thunks))
 
     def node(self, node: Node) -> list[tuple[str, Any]]:
         """Return headings and what stands below: lines, or the number of a text."""
-        id = self.thunk_id(node)
-        if id is None:
+        ids = self.thunk_ids(node)
+        if not ids:
             return [("About", [node.tooltip or "the graph's own: it computes nothing"])]
-        thunk = self._thunks[id]
+        id, thunk = ids[0], self._thunks[ids[0]]
         found: list[tuple[str, Any]] = [("Thunk", list(self._about(id, thunk, node)))]
         for title, slices in (("Reads", reads(thunk)), ("Writes", writes(thunk))):
             if slices:
@@ -101,6 +106,8 @@ class PlanDetails:
 
     def _about(self, id: str, thunk: Thunk[Slice], node: Node) -> Iterator[str]:
         yield f"{id}: {kind_of(thunk)} {thunk.name}"
+        if len(node.stands_for) > 1:
+            yield f"one of {len(node.stands_for)} that are alike"
         if isinstance(thunk, While):
             times = "not known" if thunk.trip_count is None else plural(thunk.trip_count, "round")
             yield f"trip count: {times}"
@@ -167,8 +174,9 @@ class ModuleDetails:
             if path:
                 self._found[node.id] = by_path[path]
 
-    def thunk_id(self, _: Node) -> None:
-        """Return None: an instruction is no thunk."""
+    def thunk_ids(self, _: Node) -> list[str]:
+        """Return none: an instruction is no thunk."""
+        return []
 
     def node(self, node: Node) -> list[tuple[str, Any]]:
         """Return headings and what stands below; see PlanDetails."""

@@ -86,7 +86,7 @@ function tint(id) {
 
 function isChosen(thunk) {
   const chosen = view.selected && view.selected.node;
-  return chosen !== undefined && chosen !== null && nodes[chosen].thunk === thunk;
+  return chosen !== undefined && chosen !== null && nodes[chosen].thunks.includes(thunk);
 }
 
 function axis(pen, area, top, bottom) {

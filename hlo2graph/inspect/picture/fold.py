@@ -156,11 +156,17 @@ class _Folding:
         critical = {self._chosen(id) for id in critical}
         nodes = [n for n in picture.nodes if n.id not in gone and n.group not in gone]
         lost = {n.id for n in picture.nodes if n.group in gone}
+        alike: dict[str, list[Node]] = defaultdict(list)
+        for node in picture.nodes:
+            if node.id in self.stands:
+                alike[self._chosen(node.id)].append(node)
         drawn = [
             replace(
                 node,
                 group=self.frames.get(node.id, node.group),
+                names=node.names.union(*(other.names for other in alike[node.id])),
                 count=self.counts.get(node.id, 1),
+                stands_for=tuple(other.id for other in alike[node.id]),
                 is_critical=node.id in critical,
             )
             for node in nodes

@@ -19,7 +19,8 @@ class Node:
 
     kind: what it is, which decides its colour. lines: what stands below the name. group: the
     sequence it is in. names: what else a user may call it. key: equal for nodes that do the same
-    work. count: how many it stands for. seconds: how long it takes, where that is known.
+    work. count: how many it is drawn in place of. stands_for: the ids of nodes that are not drawn
+    because they are like it, itself included. seconds: how long it takes, where that is known.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Node:
     is_critical: bool = False
     seconds: float | None = None
     count: int = 1
+    stands_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
