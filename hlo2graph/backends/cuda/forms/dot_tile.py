@@ -29,7 +29,7 @@ CHUNK = 32  # steps that a warp takes at once
 EACH = CHUNK // 4  # of them in each thread
 MOST_WARPS = 16
 MOST_SHARED = 40 * 1024
-MOST_RESIDENT = 1024  # threads of a multiprocessor, each with 64 registers for loads under way
+MOST_RESIDENT = 512  # threads of a multiprocessor, each with 128 registers for loads under way
 WIDTH = 4  # results side by side that a thread stores
 
 
