@@ -220,5 +220,5 @@ def _kernels(plan: Plan) -> tuple[Mapping[Any, Any], str]:
     try:
         check_support(plan)
     except UnsupportedError as error:
-        return {}, f"cuda cannot run this plan: {error.message}"
+        return {}, f"{error.message}: there are no kernels"
     return kernels_of(plan), ""
