@@ -9,12 +9,14 @@ from agreement import module
 from needs import needs_gxx
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda import products
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.products import dot_text
+from tests.ptxas import spilt
 
 pytestmark = [pytest.mark.slow, needs_gxx]
 
@@ -262,6 +264,22 @@ def test_gradients_of_weights_keep_most_multiprocessors_busy():
     )
     (source,) = kernels_of(plan).values()
     assert source.grid[0] >= 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        dot("f32", "1,4096]", "4096,4096]", "1,4096]", PLAIN),
+        dot("f32", "4,4096]", "4096,4096]", "4,4096]", PLAIN),
+        dot("f32", "16,512,512]", "16,512,64]", "16,512,64]", BATCH),
+    ],
+    ids=["row", "four-rows", "many-blocks"],
+)
+def test_no_product_spills_registers(text, monkeypatch):
+    plan = h2g.plan(text, target="sm_90", fuse="none")
+    monkeypatch.setattr(products, "library", lambda *_, **__: None)
+    (source,) = kernels_of(plan).values()
+    assert spilt(source.text, "sm_90") == 0
 
 
 def test_whoever_asks_for_all_bits_gets_no_tensor_cores():
