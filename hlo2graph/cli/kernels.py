@@ -26,7 +26,7 @@ def _arch(_: click.Context, __: click.Parameter, text: str) -> str:
 @file_argument
 @output_option
 @click.option("--ptx", "form", flag_value="ptx", help="Print PTX.")
-@click.option("--cubin", "form", flag_value="cubin", help="Write a cubin; needs --output.")
+@click.option("--cubin", "form", flag_value="cubin", help="Write a cubin, to --output or a pipe.")
 @click.option(
     "--arch",
     metavar="sm_NN",
@@ -41,8 +41,9 @@ def command(
 ) -> None:
     """Print the CUDA C++ of FILE's kernels.
 
-    No GPU is needed. Kernels are named after the HLO instructions they run;
-    those whose computations are equal share one.
+    No GPU is needed, and --target is sm_90 if not given. Kernels are named
+    after the HLO instructions they run; those whose computations are equal
+    share one. What they include lies in hlo2graph/backends/cuda/include.
 
     \b
     Examples:

@@ -58,6 +58,8 @@ def command(
         with progress("planning"):
             if why:
                 reasons.append(reasons_of(part.text, filename=part.filename, **planning))
+            if why and not (json_file or dump):
+                continue  # only fusion is asked about: assigning buffers would double the time
             plans.append(hlo2graph.plan(part.text, filename=part.filename, observe=see, **planning))
     if json_file is not None:
         documents = [p.to_json() for p in plans]

@@ -27,7 +27,9 @@ def cuda_verdict(timings: Timings, built: float, width: int) -> tuple[str, ...]:
     serial, chain, graph = (timings[name] for name in ("serial", "chain", "graph"))
     ratio = timings.ratios[timings.modes.index(graph)]
     if timings.rounds < 2 or not (ratio.is_faster or ratio.is_slower):
-        same = f"No difference that {timings.rounds} rounds can tell ({interval(ratio)}x)."
+        same = (
+            f"No difference that {plural(timings.rounds, 'round')} can tell ({interval(ratio)}x)."
+        )
         return (same, *doubts(timings))
     worth = _worth(ratio, timings.saved("graph"), built)
     return (
@@ -112,7 +114,9 @@ def _comparison(ratio: Ratio, saved: float, rounds: int) -> str:
             f"The pool is slower: it takes {1 / ratio.value:.2f} times as long as one thread "
             f"({1 / ratio.high:.2f} to {1 / ratio.low:.2f}), {apart} more a run."
         )
-    return f"No difference that {rounds} rounds can tell ({interval(ratio)} times as fast)."
+    return (
+        f"No difference that {plural(rounds, 'round')} can tell ({interval(ratio)} times as fast)."
+    )
 
 
 def _reason(ratio: Ratio, serial: ModeTiming, thunks: int, width: int) -> str:

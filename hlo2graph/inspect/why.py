@@ -18,7 +18,10 @@ from collections.abc import Iterator
 from hlo2graph.passes.fuse_why import Apart, Decisions, Together, Why
 from hlo2graph.program.text.json import Json
 
-NOTHING = "Nothing is fused: fuse=none, or XLA has scheduled the module and its fusions are kept.\n"
+NOTHING = """\
+Nothing is fused: fuse=none, or XLA has scheduled the module and its fusions are kept.
+`--fuse default` fuses; so does `--target sm_90` what XLA has not scheduled.
+"""
 
 
 def why_text(why: Why) -> str:

@@ -68,14 +68,16 @@ def explain_critical_path(plan: Plan, tables: str = "") -> Answer:
     joined = {(edge.src, edge.dst): edge for edge in sequence.edges}
     lines = [f"{plan.name}: the longest path has {plural(len(chain), 'thunk')}"]
     edges = []
+    thunks = sequence.thunks
+    named = {at: f"t{at} {kind_of(thunks[at])} {thunks[at].name}" for at in chain}
+    width = max(map(len, named.values()), default=0)
     for before, at in zip((None, *chain), chain, strict=False):
-        thunk = sequence.thunks[at]
         why = ""
         if before is not None:
             edge = joined[before, at]
             edges.append(edge)
             why = f"   {words.bytes(edge)}"
-        lines.append(f"  t{at} {kind_of(thunk)} {thunk.name}{why}")
+        lines.append(f"  {named[at]:{width}}{why}".rstrip())
     if edges:
         lines.append(_judged(tuple(edges)))
     found = [words.json(sequence, edge) for edge in edges]
