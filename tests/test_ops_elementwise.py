@@ -336,3 +336,20 @@ def test_compare_in_total_order_of_newer_xla_on_the_device() -> None:
     )
     (kernel,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
     assert "hlo::total_order" in kernel.text
+
+
+@pytest.mark.parametrize("dims", ["", "1", "4"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+def test_one_half_as_the_exponent_of_all_is_no_square_root(dtype, dims):
+    text = f"""HloModule m
+ENTRY e {{
+  x = {dtype}[{dims}] parameter(0)
+  half = {dtype}[] constant(0.5)
+  all = {dtype}[{dims}] broadcast(half), dimensions={{}}
+  ROOT r = {dtype}[{dims}] power(x, all)
+}}"""
+    shape = tuple(map(int, dims.split(","))) if dims else ()
+    for given, wanted in ((-np.inf, np.inf), (-0.0, 0.0), (4.0, 2.0)):
+        (found,) = hlo2graph.compile(text, "host")(np.full(shape, given, DTYPES[dtype].numpy))
+        assert np.array_equal(found.astype(np.float64), np.full(shape, wanted))
+        assert not np.signbit(found.astype(np.float64)).any()

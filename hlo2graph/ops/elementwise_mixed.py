@@ -50,7 +50,13 @@ def remainder(x: Array, y: Array) -> Array:
 
 def power(x: Array, y: Array) -> Array:
     """Return x to the y."""
-    return integers.power(x, y) if x.dtype.kind in "iu" else np.asarray(np.power(x, y))
+    if x.dtype.kind in "iu":
+        return integers.power(x, y)
+    found = np.power(x, y)
+    if x.dtype.kind == "f":
+        # NumPy takes the square root for some layouts of y, which is NaN or -0 here.
+        found = np.where((y == 0.5) & ((x == 0) | np.isneginf(x)), np.abs(x), found)
+    return np.asarray(found)
 
 
 def maximum(x: Array, y: Array) -> Array:
