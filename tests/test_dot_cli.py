@@ -63,9 +63,8 @@ def test_parts_and_repeats(cli):
 def test_times_colour_the_nodes(cli, tmp_path):
     times = tmp_path / "run.json"
     nodes = [{"name": n, "launches": 1, "each": t, "total": t} for n, t in (("exp", 1), ("sum", 9))]
-    times.write_text(
-        json.dumps({"module": "wide_branches", "machine": "M", "profile": {"nodes": nodes}})
-    )
+    plan = {"module": "wide_branches", "machine": "M", "target": "host", "fuse": "none"}
+    times.write_text(json.dumps({**plan, "profile": {"nodes": nodes}}))
     given = ("dot", SAMPLES / "wide_branches.hlo", "--target", "host", "--times", times)
     code, out, _ = cli(*given)
     assert code == 0
@@ -73,6 +72,9 @@ def test_times_colour_the_nodes(cli, tmp_path):
     assert "9.00 s" in line
     assert "#f68f63" in line
     assert "9.00 s" not in cli(*given, "--color", "kind")[1]
+    code, _, err = cli("dot", given[1], "--target", "sm_90", "--times", times)
+    assert code == 2
+    assert "another plan of wide_branches: draw it with --target host --fuse none" in err
 
 
 @pytest.mark.parametrize(

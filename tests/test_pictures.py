@@ -328,7 +328,8 @@ def test_nodes_are_coloured_by_time():
 
 def report(name="test", **nodes):
     rows = [{"name": n, "launches": k, "each": t / k, "total": t} for n, (k, t) in nodes.items()]
-    return json.dumps({"module": name, "machine": "M", "profile": {"nodes": rows}})
+    plan = {"module": name, "machine": "M", "target": "host", "fuse": "none"}
+    return json.dumps({**plan, "profile": {"nodes": rows}})
 
 
 def trace(name="test", events=()):

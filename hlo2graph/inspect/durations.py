@@ -127,6 +127,9 @@ def _of_report(reports: list[Any], plan: Plan) -> Durations:
         held = sums[base_name(node["name"])]
         held[0] += float(node["launches"])
         held[1] += float(node["total"])
+    if (report["target"], report["fuse"]) != (plan.target, plan.fuse):  # names mean other kernels
+        was = f"--target {report['target']} --fuse {report['fuse']}"
+        raise InputError(f"the times are of another plan of {plan.name}: draw it with {was}")
     return Durations(f"measured on {report['machine']}", _averaged(sums))
 
 
