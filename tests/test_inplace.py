@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hlo2graph import plan
 from hlo2graph.frontend import parse
 from hlo2graph.hlo import DTYPES, Shape
+from hlo2graph.program.buffers.lifetimes import Lifetimes
 from hlo2graph.program.inplace import elementwise_updates, inplace_reads, partial_updates
 from hlo2graph.program.thunks import Copy, Fill, Kernel, Library, Value
 
@@ -140,3 +142,29 @@ def test_other_thunks():
     assert inplace_reads(Copy("c", a, b), {}) == ((0, 0),)
     assert inplace_reads(Fill("f", b"\0", a), {}) == ()
     assert inplace_reads(Library("l", "f", (a,), (b,)), {}) == ()
+
+
+def compared(length: int, monkeypatch) -> int:
+    """Plan a chain that reads its own reductions; return how often two lives were compared."""
+    calls = []
+    ends_before = Lifetimes.ends_before
+
+    def counted(self, a, b):
+        calls.append((a, b))
+        return ends_before(self, a, b)
+
+    monkeypatch.setattr(Lifetimes, "ends_before", counted)
+    lines = ["x0 = f32[4,4]{1,0} tanh(p)"]
+    for k in range(length):
+        lines += [
+            f"r{k} = f32[4]{{0}} reduce(x{k}, zero), dimensions={{1}}, to_apply=sum",
+            f"b{k} = f32[4,4]{{1,0}} broadcast(r{k}), dimensions={{0}}",
+            f"x{k + 1} = f32[4,4]{{1,0}} subtract(x{k}, b{k})",
+        ]
+    plan(HEAD + "\n".join(lines) + "\n}", target="host", fuse="none")
+    monkeypatch.undo()
+    return len(calls)
+
+
+def test_a_long_chain_is_not_compared_with_all_before_it(monkeypatch):
+    assert compared(200, monkeypatch) < 6 * compared(50, monkeypatch)
