@@ -239,6 +239,9 @@ PROGRAMS: dict[str, str] = LAYOUTS | {
     "dot-tiled-s8": _dot("s8", "20,30]", "30,20]", "20,20]", PLAIN),
     "dot-tiled-c64": _dot("c64", "20,30]", "30,20]", "20,20]", PLAIN),
     "dot-tiled-s4": _dot("s4", "16,16]", "16,16]", "16,16]", PLAIN),
+    "cholesky-of-none": module(
+        "a = f32[0,2,2] parameter(0) ROOT r = f32[0,2,2] cholesky(a), lower=true"
+    ),
     "dot-to-integers-small": _rounded_dot("f32", 2, 5, 3, "s32"),
     "dot-to-integers-row": _rounded_dot("bf16", 1, 300, 5, "s64"),
     "dot-to-integers-few": _rounded_dot("f32", 2, 64, 300, "s32"),

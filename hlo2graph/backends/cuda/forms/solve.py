@@ -15,7 +15,8 @@ THREADS = 128
 def cholesky_kernel(form: Form) -> KernelSource:
     """Return the kernel that factors column by column; a matrix with no factor becomes NaN."""
     shape, emit = form.results[0], form.emitter()
-    lower, size = bool(form.instr.attrs.get("lower", False)), shape.dims[-1]
+    lower = bool(form.instr.attrs.get("lower", False))
+    size = shape.dims[-1] if shape.elements else 0  # a grid has a block even for no matrices
     kind = compute_type(shape.dtype)
     batch = emit.split(emit.integer(emit.block_index), shape.dims[:-2])
     turned = (lambda x: x) if lower else (lambda x: f"hlo::conj({x})")
