@@ -89,6 +89,9 @@ class FakeDriver(FakeGraphs):
     def cuDevicePrimaryCtxRetain(self, device):
         return OK, real.CUcontext(7)
 
+    def cuCtxGetCurrent(self):
+        return OK, real.CUcontext(7)
+
     def cuCtxSetCurrent(self, context):
         return (OK,)
 

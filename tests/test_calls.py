@@ -213,6 +213,23 @@ def test_each_thread_keeps_its_results(fake):
     assert len(addresses) == 4
 
 
+def test_who_waits_for_an_instance_that_is_dropped_gets_another(fake):
+    """Many threads, each with a result in its hands, and two instances."""
+    _, exe = fake(DIAMOND, instances=2)
+    held = [exe(put(X))]
+
+    def work(k):
+        held.append(exe(put(X + k)))
+
+    threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert len({result.address for (result,) in held}) == 13
+
+
 def test_streams_have_instances_of_their_own(fake):
     found, exe = fake(DIAMOND)
     a = exe.run([put(X)], stream=71)[0]

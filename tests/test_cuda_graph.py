@@ -432,7 +432,8 @@ def test_a_session_checks_and_reports(fake):
     _, exe = fake(DIAMOND)
     report, _ = run_cuda_session(exe, (X,), Wishes(), module=h2g.parse(DIAMOND))
     assert report.ok
-    assert len(report.checks) == 4
+    assert len(report.checks) == 5
+    assert report.checks[-1].how == "calls with arrays that move (copy)"
     assert "cuda: Fake GPU, sm_90, driver 13.0" in report_text(report)
 
 

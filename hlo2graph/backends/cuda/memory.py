@@ -22,18 +22,22 @@ WORD = 4
 
 
 class DeviceMemory:
-    """A block of device memory, freed with the object."""
+    """A block of device memory, freed with the object, on whichever thread that happens."""
 
-    __slots__ = ("address", "size")
+    __slots__ = ("_context", "address", "size")
 
     def __init__(self, size: int, doing: str) -> None:
-        self.size = -(-max(size, 1) // WORD) * WORD
         self.address = 0
+        self._context = call(cuda.cuCtxGetCurrent)
+        self.size = -(-max(size, 1) // WORD) * WORD
         self.address = int(call(cuda.cuMemAlloc, self.size, doing=doing))
 
     def __del__(self) -> None:
         if self.address and cuda is not None:
-            cuda.cuMemFree(self.address)
+            (status,) = cuda.cuMemFree(self.address)
+            if status == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+                cuda.cuCtxSetCurrent(self._context)
+                cuda.cuMemFree(self.address)
 
 
 class Stream:

@@ -89,6 +89,7 @@ class Pool:
         for instance in self._all[1:]:
             if instance.lock.acquire(blocking=False):
                 self._all.remove(instance)
+                instance.lock.release()  # somebody may wait for it, to look for another one then
                 return self._made(user)
         return None
 
