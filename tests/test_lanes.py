@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -15,10 +16,11 @@ from needs import needs_gxx
 from random_modules import random_module
 
 import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
+from hlo2graph.backends.cuda import loop, widen
 from hlo2graph.backends.cuda.compiler import compile_ptx, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.lanes import Lanes
+from hlo2graph.backends.cuda.widen import lanes_for
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
@@ -33,7 +35,12 @@ ADD = scalar_region("add", "add", "f32")
 @pytest.fixture
 def always_wide(monkeypatch):
     """Let small arrays have wide loops too."""
-    monkeypatch.setattr(kernels_module, "figures_for", lambda _: FLAT)
+
+    def lanes(signature, results):
+        return lanes_for(replace(signature, device=FLAT), results)
+
+    for user in (loop, widen):
+        monkeypatch.setattr(user, "lanes_for", lanes)
 
 
 def planned(text: str, fuse: str = "none"):
