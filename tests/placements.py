@@ -198,7 +198,9 @@ class Caller:
 
 
 def meets(a, b):
-    """Two arrays share a byte."""
+    """Two arrays on the device share a byte."""
+    if isinstance(b, np.ndarray):
+        return False
     size = getattr(b, "nbytes", None)
     if size is None:  # a DeviceArray
         size = b.dtype.itemsize * int(np.prod(b.shape, dtype=int))

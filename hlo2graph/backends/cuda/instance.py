@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from sys import getrefcount
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Stopwatch
@@ -25,6 +26,7 @@ from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Bound
 
 ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay
+OWN_REFERENCES = 3  # to what an instance holds: its own, a variable's, and getrefcount's argument
 IN_FLIGHT = 32  # calls whose arrays are kept alive before the host waits for the oldest
 
 
@@ -61,7 +63,8 @@ class Instance:
         self._last = stream
         self._ran = Event()  # marks the last call where it was on another stream than our own
         self._kept = KeptAlive()
-        self._given: list[weakref.ref[DeviceArray]] = []
+        self._results: tuple[DeviceArray, ...] = ()
+        self._results_on: Stream | None = None
         self._known: Known | None = None
         weakref.finalize(self, _wait, stream, self._ran, self._kept).atexit = False
 
@@ -72,8 +75,13 @@ class Instance:
 
     @property
     def has_results_out(self) -> bool:
-        """Somebody holds results that lie in its memory."""
-        return any(ref() is not None for ref in self._given)
+        """Somebody holds results that lie in its memory, or the tuple of them."""
+        held = self._results
+        if not held:  # there is one empty tuple in all, which everybody holds
+            return False
+        return getrefcount(held) > OWN_REFERENCES or any(
+            getrefcount(array) > OWN_REFERENCES for array in held
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -82,13 +90,11 @@ class Instance:
 
     def results(self, stream: Stream) -> tuple[DeviceArray, ...]:
         """Return the results in its own memory, as arrays that are ready on `stream`."""
-        found = [ref() for ref in self._given] or [None] * len(self._loaded.plan.outputs)
-        arrays = tuple(
-            self._array(bound, stream) if array is None or array.stream is not stream else array
-            for array, bound in zip(found, self._loaded.plan.outputs, strict=True)
-        )
-        self._given = [weakref.ref(array) for array in arrays]
-        return arrays
+        if self._results_on is not stream:
+            outputs = self._loaded.plan.outputs
+            self._results = tuple(self._array(bound, stream) for bound in outputs)
+            self._results_on = stream
+        return self._results
 
     def run(self, call: Call, stream: Stream) -> Route:
         """Enqueue one call on `stream`; return where its arrays lie."""

@@ -65,11 +65,14 @@ class Pool:
 
     def _free(self, user: object, *, idle: bool) -> Instance | None:
         for instance in self._all:
-            if instance.has_results_out or (idle and not instance.is_idle):
+            if not instance.lock.acquire(blocking=False):
                 continue
-            if instance.lock.acquire(blocking=False):
-                instance.user = user
-                return instance
+            # Looked at with the lock held: who held it before may have left results there.
+            if instance.has_results_out or (idle and not instance.is_idle):
+                instance.lock.release()
+                continue
+            instance.user = user
+            return instance
         return None
 
     def _another(self, user: object) -> Instance | None:
