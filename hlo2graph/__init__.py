@@ -10,13 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hlo2graph.errors import HloError
+    from hlo2graph.errors import BackendError, HloError
     from hlo2graph.pipeline import compile, parse, plan
 
 __version__ = "0.1.0"
-__all__ = ["HloError", "__version__", "compile", "parse", "plan"]
+__all__ = ["BackendError", "HloError", "__version__", "compile", "parse", "plan"]
 
 _HOMES = {
+    "BackendError": "hlo2graph.errors",
     "HloError": "hlo2graph.errors",
     "compile": "hlo2graph.pipeline",
     "parse": "hlo2graph.pipeline",

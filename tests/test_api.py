@@ -1,4 +1,4 @@
-"""The public Python API is parse, plan, compile and HloError, and nothing else."""
+"""The public Python API is parse, plan, compile and two errors, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ ENTRY main {
 
 
 def test_names():
-    assert set(h2g.__all__) == {"parse", "plan", "compile", "HloError", "__version__"}
+    errors = {"HloError", "BackendError"}
+    assert set(h2g.__all__) == {"parse", "plan", "compile", "__version__"} | errors
+    assert h2g.BackendError is BackendError
     assert set(h2g.__all__) <= set(dir(h2g))
     with pytest.raises(AttributeError, match="no attribute 'lower'"):
         h2g.lower  # noqa: B018
