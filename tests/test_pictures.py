@@ -333,8 +333,18 @@ def report(name="test", **nodes):
 
 
 def trace(name="test", events=()):
-    other = {"program": name, "times": "stamps"}
+    other = {"program": name, "target": "host", "fuse": "none", "times": "stamps"}
     return json.dumps({"otherData": other, "traceEvents": list(events)})
+
+
+TWO = """
+HloModule two
+ENTRY main {
+  x = f32[8] parameter(0)
+  a = f32[8] exponential(x)
+  ROOT b = f32[8] sine(a)
+}
+"""
 
 
 def test_a_trace_says_when_too():
@@ -365,6 +375,15 @@ def test_an_estimate_counts_rounds():
     neg, loop = plan.body.thunks[2].body.thunks[1], plan.body.thunks[2]
     assert found.total(neg) == pytest.approx(1000 * found.each(neg))
     assert found.each(loop) > 3000 * 1e-6
+
+
+@pytest.mark.parametrize("write", [report, trace])
+@pytest.mark.parametrize("planning", [{"target": "sm_90"}, {"fuse": "default"}])
+def test_times_of_another_plan_of_the_module_are_refused(write, planning):
+    plan = hlo2graph.plan(TWO, **planning)
+    measured(write("two"), hlo2graph.plan(TWO))
+    with pytest.raises(InputError, match="draw it with --target host --fuse none"):
+        measured(write("two"), plan)
 
 
 @pytest.mark.parametrize(

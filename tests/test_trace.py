@@ -113,7 +113,10 @@ def test_overlapping_launches_are_on_lanes_of_their_own():
     plan = plan_of(copies("abcd"))
     taken = profile_of(rows, plan.body)
     assert taken.overlap == pytest.approx(31 / 20)
-    events = checked(trace_json(taken, plan))
+    document = trace_json(taken, plan)
+    events = checked(document)
+    other = {"program": plan.name, "target": plan.target, "fuse": plan.fuse, "times": taken.how}
+    assert document["otherData"] == other
     lanes = {e["name"]: e["tid"] for e in events["X"]}
     assert lanes == {"a": 1, "b": 2, "c": 1, "d": 3}
     assert [e["args"]["name"] for e in events["M"] if e["name"] == "thread_name"] == [

@@ -127,16 +127,15 @@ def _of_report(reports: list[Any], plan: Plan) -> Durations:
         held = sums[base_name(node["name"])]
         held[0] += float(node["launches"])
         held[1] += float(node["total"])
-    if (report["target"], report["fuse"]) != (plan.target, plan.fuse):  # names mean other kernels
-        was = f"--target {report['target']} --fuse {report['fuse']}"
-        raise InputError(f"the times are of another plan of {plan.name}: draw it with {was}")
+    _check_plan(report, plan)
     return Durations(f"measured on {report['machine']}", _averaged(sums))
 
 
 def _of_trace(trace: dict[str, Any], plan: Plan) -> Durations:
-    program = trace["otherData"]["program"]
-    if program != plan.name:
-        raise InputError(f"the times are of {program}, not of {plan.name}")
+    about = trace["otherData"]
+    if about["program"] != plan.name:
+        raise InputError(f"the times are of {about['program']}, not of {plan.name}")
+    _check_plan(about, plan)
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     spans = []
     for event in trace["traceEvents"]:
@@ -146,8 +145,15 @@ def _of_trace(trace: dict[str, Any], plan: Plan) -> Durations:
             sums[name][0] += 1
             sums[name][1] += took
             spans.append((name, begin, begin + took))
-    how = f"measured: {trace['otherData']['times']}"
+    how = f"measured: {about['times']}"
     return Durations(how, _averaged(sums), tuple(spans))
+
+
+def _check_plan(about: Mapping[str, Any], plan: Plan) -> None:
+    """Refuse times of another target or fusion, where the same names mean other kernels."""
+    if (about["target"], about["fuse"]) != (plan.target, plan.fuse):
+        was = f"--target {about['target']} --fuse {about['fuse']}"
+        raise InputError(f"the times are of another plan of {plan.name}: draw it with {was}")
 
 
 def _averaged(sums: Mapping[str, list[float]]) -> dict[str, Duration]:

@@ -62,7 +62,12 @@ def trace_json(found: Profile, plan: Plan, tables: str = "") -> Json:
     lifted = replace(plan, body=found.body)
     return {
         "displayTimeUnit": "ns",
-        "otherData": {"program": plan.name, "times": found.how},
+        "otherData": {
+            "program": plan.name,
+            "target": plan.target,
+            "fuse": plan.fuse,
+            "times": found.how,
+        },
         "traceEvents": [
             *_names(plan.name, max(lanes, default=-1) + 1),
             *shown,
