@@ -62,7 +62,7 @@ def test_the_first_wrong_element_is_named():
 def test_lines_for_what_is_right():
     assert str(compare(f32(1), f32(1), EXACT, "a")) == "a: equal"
     line = str(compare(f32(1.001), f32(1), Tolerance(0.01, 0), "a"))
-    assert line == "a: equal within 0.01 relative + 0 absolute (worst 0.001)"
+    assert line == "a: equal within 0.01 relative + 0 absolute (largest difference 0.001)"
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.bool_, np.int64])

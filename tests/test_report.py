@@ -109,7 +109,7 @@ def test_a_failed_check_fails_the_report(report):
 def test_a_check_within_a_tolerance(report):
     near = compare(np.float32([1.001]), np.float32([1]), Tolerance(0.01, 0.5), "out0")
     found = replace(report, checks=(Check.of("XLA:CPU", (near,)),))
-    line = "equal to XLA:CPU within 0.01 relative + 0.5 absolute (worst 0.001)"
+    line = "equal to XLA:CPU within 0.01 relative + 0.5 absolute (largest difference 0.001)"
     assert line in report_text(found)
 
 
@@ -183,6 +183,12 @@ def test_what_is_saved_is_compared_within_rounds():
     found = host_verdict(summarise(modes, [serial, graph], (50.0,)), 8, 4)[0]
     assert "takes 1.25 times as long" in found
     assert "2.50 s more a run" in found  # where the medians are 11.5 s apart
+
+
+def test_one_round_has_no_interval(report):
+    text = report_text(replace(report, timings=timings(1.0, 0.5, rounds=1), verdict=()))
+    row = next(line for line in text.splitlines() if line.lstrip().startswith("graph "))
+    assert row.endswith("2.00x")
 
 
 def test_one_round_decides_nothing():

@@ -115,12 +115,12 @@ class Comparison:
             index = ",".join(map(str, self.at or ()))
             return (
                 f"{self.name}: {self.wrong:,} of {self.elements:,} elements differ, first at "
-                f"[{index}]: {self.got}, expected {self.want} (worst {self.worst:.3g}, "
-                f"allowed {self.tolerance})"
+                f"[{index}]: {self.got}, expected {self.want} (largest difference "
+                f"{self.worst:.3g}, allowed {self.tolerance})"
             )
         if not self.worst:
             return f"{self.name}: equal"
-        return f"{self.name}: equal within {self.tolerance} (worst {self.worst:.2g})"
+        return f"{self.name}: equal within {self.tolerance} (largest difference {self.worst:.2g})"
 
 
 def compare(got: Array, want: Array, tolerance: Tolerance, name: str = "result") -> Comparison:

@@ -151,7 +151,9 @@ def _check(check: Check) -> str:
     worst = check.worst
     if not worst.worst:
         return f"equal to {check.against}, exactly"
-    return f"equal to {check.against} within {worst.tolerance} (worst {worst.worst:.2g})"
+    return (
+        f"equal to {check.against} within {worst.tolerance} (largest difference {worst.worst:.2g})"
+    )
 
 
 def _plan(report: RunReport) -> list[str]:
@@ -200,4 +202,5 @@ def _known(seconds: float | None) -> str:
 def _ratio_cells(timing: ModeTiming, ratio: Ratio, timings: Timings) -> list[str]:
     if timing is timings.modes[0]:
         return ["1.00x", ""]
-    return [f"{ratio.value:.2f}x", f"({interval(ratio)})"]
+    between = f"({interval(ratio)})" if timings.rounds > 1 else ""
+    return [f"{ratio.value:.2f}x", between]
