@@ -8,7 +8,13 @@ import pytest
 
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import DTYPES, Shape
-from hlo2graph.inspect.arrays import load_inputs, parse_input, random_inputs, save_outputs
+from hlo2graph.inspect.arrays import (
+    find_leaf,
+    load_inputs,
+    parse_input,
+    random_inputs,
+    save_outputs,
+)
 from hlo2graph.program.thunks import Port
 
 
@@ -123,6 +129,15 @@ def test_arrays_that_do_not_fit(tmp_path, arrays, message):
     with pytest.raises(InputError, match=message) as found:
         load_inputs(path, PORTS)
     assert str(path) in found.value.message
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("w", "w.1"), ("w1", "w.1"), ("weights", None), ("arg7", None)]
+)
+def test_a_name_that_is_none_brings_the_likeliest_to_mind(key, meant):
+    with pytest.raises(InputError, match="names no input") as found:
+        find_leaf(key, PORTS, "arg", "--input")
+    assert [n.message for n in found.value.notes] == [f"perhaps {meant} was meant"] * bool(meant)
 
 
 @pytest.mark.parametrize(

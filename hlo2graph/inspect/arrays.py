@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from hlo2graph.atomic import replacing
 from hlo2graph.backends.arguments import Leaf, check_argument
 from hlo2graph.backends.randoms import random_array
-from hlo2graph.errors import InputError
+from hlo2graph.errors import InputError, Note
 from hlo2graph.ops.spec import Array
 
 UNREADABLE = Exception  # broken bytes lead NumPy's, zipfile's and zlib's readers to many types
@@ -76,8 +77,16 @@ def find_leaf(key: str, leaves: Sequence[Leaf], prefix: str, where: str) -> int:
         f"{where}: {key} names no input; expected {prefix}0 to {prefix}{len(leaves) - 1}, "
         f"or one of {_listed(names)}"
         if leaves
-        else f"{where}: {key} names no input; the program takes none"
+        else f"{where}: {key} names no input; the program takes none",
+        notes=_meant(key, names),
     )
+
+
+def _meant(key: str, names: Sequence[str]) -> tuple[Note, ...]:
+    """Say which name was perhaps meant: one with a number behind it, or one spelled alike."""
+    numbered = [name for name in names if name.rpartition(".")[0] == key]
+    close = numbered or get_close_matches(key, names, n=1)
+    return (Note(f"perhaps {close[0]} was meant"),) if close else ()
 
 
 def save_outputs(path: Path, outputs: Sequence[Array]) -> None:
