@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -199,14 +200,16 @@ m   target host, fuse none, time estimated for h200: 4.80 TB/s, 67 and 494 TFLOP
 """
 
 
-def test_the_text_has_a_line_a_point_and_marks_xlas(cli, tmp_path):
+def test_the_text_has_a_line_for_points_of_the_same_figures_and_marks_xlas(cli, tmp_path):
     file = tmp_path / "m.hlo"
     file.write_text(TWO_CHAINS)
     code, out, _ = cli("budget", file, "--target", "host")
     assert code == 0
     assert out.startswith(TEXT)
-    rows = {line[:11].strip(): line for line in out.splitlines()[3:]}
+    lines = [(re.split("  +", line.strip())[0], line) for line in out.splitlines()[3:]]
+    rows = {name: line for names, line in lines for name in names.split(", ")}
     assert set(rows) == set(POINTS)
+    assert len({line.partition(names)[2].strip() for names, line in lines}) == len(lines) < 7
     assert rows["serial"].endswith("as XLA's LHS")
     assert rows["default"].endswith("as XLA's CONCURRENT")
     assert "512 B" in rows["default"]

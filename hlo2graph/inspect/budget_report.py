@@ -14,6 +14,7 @@ Schema `hlo2graph.budget`, version 1; sizes in bytes:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,25 +78,26 @@ def report_budget(plan: Plan, device: str, points: list[BudgetPoint]) -> BudgetR
 
 
 def budget_text(report: BudgetReport) -> str:
-    """Return the table of points, and what they are."""
+    """Return the table of points, one row for those of the same figures, and what they are."""
     device = DEVICES[report.device]
-    rows: list[tuple[str, ...]] = [
-        ("", "arena", "of bound", "edges", "false", "width", "path", "time", "")
-    ]
+    named: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for point in report.points:
         ratio = f"{point.arena / report.lower_bound:.2f}" if report.lower_bound else ""
         counts = (point.edges, point.false, point.width, point.path)
         times = time_text(point.seconds)
         like = f"as {point.like}" if point.like else ""
-        rows.append((point.name, bytes_text(point.arena), ratio, *map(str, counts), times, like))
+        figures = bytes_text(point.arena), ratio, *map(str, counts), times, like
+        named[figures].append(point.name)
+    head = ("", "arena", "of bound", "edges", "false", "width", "path", "time", "")
+    rows = [head, *((", ".join(names), *figures) for figures, names in named.items())]
     speeds = (
         f"{device.figures.bytes_per_second / 1e12:.2f} TB/s, "
         f"{device.vector_flops / 1e12:.0f} and {device.tensor_flops / 1e12:.0f} TFLOP/s, "
         f"{time_text(NODE_SECONDS)} a node"
     )
-    head = f"{report.module}   target {report.target}, fuse {report.fuse}"
+    title = f"{report.module}   target {report.target}, fuse {report.fuse}"
     lines = [
-        f"{head}, time estimated for {report.device}: {speeds}",
+        f"{title}, time estimated for {report.device}: {speeds}",
         f"  alive at once in program order: {bytes_text(report.lower_bound)}",
         *(f"  {line}" for line in _table(rows)),
     ]
