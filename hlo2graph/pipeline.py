@@ -30,20 +30,20 @@ from hlo2graph.options import (
     check_rounds,
 )
 from hlo2graph.passes.cut_dots import cut_dots
-from hlo2graph.passes.double_rounds import double_rounds
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
-from hlo2graph.passes.fuse import fuse, fusion_decisions
-from hlo2graph.passes.fuse_why import Decisions, Why, launches_of
+from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
+from hlo2graph.passes.fusion.unfuse import unfuse
+from hlo2graph.passes.fusion.why import Decisions, Why, launches_of
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.lay_out_dots import lay_out_dots
-from hlo2graph.passes.own_inits import own_inits
+from hlo2graph.passes.loops.double_rounds import double_rounds
+from hlo2graph.passes.loops.own_inits import own_inits
+from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
-from hlo2graph.passes.simplify_loops import simplify_loops
 from hlo2graph.passes.split_reductions import split_reductions
-from hlo2graph.passes.unfuse import unfuse
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
 from hlo2graph.program.buffers.sweep import sweep_buffers

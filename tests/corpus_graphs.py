@@ -25,9 +25,9 @@ from hlo2graph.frontend.xla_dump import (
     parse_sequence,
 )
 from hlo2graph.inspect.figures import bytes_text
-from hlo2graph.inspect.xla_graph import Mode, build_graphs
-from hlo2graph.inspect.xla_graph_report import XlaReport, compare_printed, report_on
-from hlo2graph.inspect.xla_graph_summary import Side, plan_side
+from hlo2graph.inspect.xla_graph.graph import Mode, build_graphs
+from hlo2graph.inspect.xla_graph.report import XlaReport, compare_printed, report_on
+from hlo2graph.inspect.xla_graph.summary import Side, plan_side
 from hlo2graph.program.thunks import Hazard
 
 MODES = ("LHS", "CONCURRENT", "LHS_cublaslt", "CONCURRENT_cublaslt")

@@ -8,8 +8,8 @@ import pytest
 from conftest import SAMPLES
 
 import hlo2graph as h2g
-from hlo2graph.inspect.buffers_lives import lives_of
-from hlo2graph.inspect.buffers_report import report_buffers
+from hlo2graph.inspect.buffers.lives import lives_of
+from hlo2graph.inspect.buffers.report import report_buffers
 from hlo2graph.program.live_bytes import peak_bytes
 from hlo2graph.program.plan import AllocationKind
 from hlo2graph.program.uses import reads, writes

@@ -10,7 +10,7 @@ import pytest
 from conftest import SAMPLES
 
 import hlo2graph as h2g
-from hlo2graph.inspect.diff_plans import diff_plans
+from hlo2graph.inspect.diff.plans import diff_plans
 
 PLANNED = [path for path in SAMPLES if path.suffix == ".hlo"]
 CHAINS = SAMPLES[0].parent / "chains.hlo"

@@ -7,8 +7,8 @@ from hlo2graph.frontend.verify import verify
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
-from hlo2graph.passes.fuse import fuse
-from hlo2graph.passes.fuse_cost import MOST_ARRAYS, MOST_INSTRUCTIONS
+from hlo2graph.passes.fusion.cost import MOST_ARRAYS, MOST_INSTRUCTIONS
+from hlo2graph.passes.fusion.fuse import fuse
 from tests.conftest import RUNNABLE, SAMPLES
 
 DRAWN = {"random": (4,)}  # results of `rng`, whose bits depend on its name

@@ -14,12 +14,12 @@ from hlo2graph.frontend.verify import verify
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.region import region_of
-from hlo2graph.passes.fuse import fuse
-from hlo2graph.passes.fuse_body import Body
-from hlo2graph.passes.fuse_cost import MOST_AGAIN, MOST_ARRAYS, MOST_INSTRUCTIONS, MOST_WRITTEN
-from hlo2graph.passes.fuse_group import Group, Judge
-from hlo2graph.passes.fuse_grow import Growth
-from hlo2graph.passes.fuse_merge import Merging
+from hlo2graph.passes.fusion.body import Body
+from hlo2graph.passes.fusion.cost import MOST_AGAIN, MOST_ARRAYS, MOST_INSTRUCTIONS, MOST_WRITTEN
+from hlo2graph.passes.fusion.fuse import fuse
+from hlo2graph.passes.fusion.group import Group, Judge
+from hlo2graph.passes.fusion.grow import Growth
+from hlo2graph.passes.fusion.merge import Merging
 from hlo2graph.passes.side_by_side import side_by_side
 
 DIMS = ((64, 512), (512,), (64,), (2048, 512))

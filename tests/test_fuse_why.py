@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hlo2graph.passes.fuse import fuse
+from hlo2graph.passes.fusion.fuse import fuse
 from hlo2graph.pipeline import PASSES, why
 from tests.conftest import SAMPLES
 

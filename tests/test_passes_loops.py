@@ -18,13 +18,13 @@ from hlo2graph.frontend.verify import verify
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import same_bits
-from hlo2graph.passes.double_rounds import double_rounds
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.inline_calls import inline_calls
-from hlo2graph.passes.own_inits import own_inits
+from hlo2graph.passes.loops.double_rounds import double_rounds
+from hlo2graph.passes.loops.own_inits import own_inits
+from hlo2graph.passes.loops.simplify_loops import simplify_loops
+from hlo2graph.passes.loops.unroll_loops import MOST_INSTRUCTIONS
 from hlo2graph.passes.simplify import simplify
-from hlo2graph.passes.simplify_loops import simplify_loops
-from hlo2graph.passes.unroll_loops import MOST_INSTRUCTIONS
 
 PASSES = (inline_calls, simplify, simplify_loops)
 

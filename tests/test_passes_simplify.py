@@ -17,8 +17,8 @@ from test_random_modules import examples
 import hlo2graph as h2g
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import same_bits
-from hlo2graph.passes.fold_constants import MOST_ELEMENTS
 from hlo2graph.passes.inline_calls import MOST_COPIED, inline_calls
+from hlo2graph.passes.rules.fold_constants import MOST_ELEMENTS
 from hlo2graph.passes.simplify import simplify
 
 SCALARS = """p = f32[] parameter(0)

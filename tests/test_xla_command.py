@@ -22,8 +22,8 @@ from hlo2graph.frontend.xla_dump import (
     parse_printed,
     parse_sequence,
 )
-from hlo2graph.inspect.xla_graph import Mode
-from hlo2graph.inspect.xla_graph_report import report_on
+from hlo2graph.inspect.xla_graph.graph import Mode
+from hlo2graph.inspect.xla_graph.report import report_on
 
 ALL = pytest.mark.parametrize("dump", [CHAINS, LOOP, SORT, BRANCHES])
 

@@ -17,8 +17,8 @@ from hlo2graph.frontend.xla_dump import (
     parse_assignment,
     parse_sequence,
 )
-from hlo2graph.inspect.xla_graph import Mode, build_graphs, build_xla_edges, fits
-from hlo2graph.inspect.xla_graph_findings import find_unordered
+from hlo2graph.inspect.xla_graph.findings import find_unordered
+from hlo2graph.inspect.xla_graph.graph import Mode, build_graphs, build_xla_edges, fits
 from hlo2graph.program.thunks import Hazard, Slice
 
 ALL = pytest.mark.parametrize("dump", [CHAINS, LOOP, SORT, BRANCHES])

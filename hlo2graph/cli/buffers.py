@@ -37,7 +37,7 @@ def command(
       hlo2graph buffers model.hlo --memory-budget 64MiB --all
       hlo2graph buffers model.hlo --target sm_90 --json - | jq .peak
     """
-    from hlo2graph.inspect.buffers_report import buffers_json, buffers_text, report_buffers
+    from hlo2graph.inspect.buffers.report import buffers_json, buffers_text, report_buffers
 
     reports = []
     for part in modules_in(read_file(file)):

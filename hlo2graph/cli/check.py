@@ -58,8 +58,8 @@ def command(
       hlo2graph check model.hlo --target sm_90 --memory-budget 64MiB
       hlo2graph check model.thunks --runs 100 --json -
     """
-    from hlo2graph.inspect.check_report import check_json, check_text
-    from hlo2graph.inspect.check_session import check_plan
+    from hlo2graph.inspect.check.report import check_json, check_text
+    from hlo2graph.inspect.check.session import check_plan
 
     reports = []
     for part in modules_in(read_file(file)):

@@ -53,8 +53,8 @@ def command(
       hlo2graph plan model.hlo --max-buffer-reuse -1 | hlo2graph diff model.hlo -
     """
     from hlo2graph.frontend.thunks import is_thunk_sequence
-    from hlo2graph.inspect.diff_plans import diff_plans
-    from hlo2graph.inspect.diff_report import diff_json, diff_text
+    from hlo2graph.inspect.diff.plans import diff_plans
+    from hlo2graph.inspect.diff.report import diff_json, diff_text
 
     if before == after == "-":
         raise click.UsageError("only one of A and B can be stdin")

@@ -18,7 +18,7 @@ from hlo2graph.options import TARGETS
 
 if TYPE_CHECKING:
     from hlo2graph.frontend.xla_dump import Dump
-    from hlo2graph.inspect.xla_graph_report import XlaReport
+    from hlo2graph.inspect.xla_graph.report import XlaReport
 
 KERNELS = "ours, of XLA's kernels"
 MODES = ("lhs", "concurrent", "serialize")
@@ -115,7 +115,7 @@ def command(
       hlo2graph xla dump/ --json - | jq .sides
     """
     from hlo2graph.frontend.xla_dump import find_dumps
-    from hlo2graph.inspect.xla_graph_report import xla_json, xla_text
+    from hlo2graph.inspect.xla_graph.report import xla_json, xla_text
 
     dumps = _chosen(find_dumps(map(Path, paths)), module)
     if len(dumps) > 1 and (reading["before"] or reading["against"]):
@@ -146,8 +146,8 @@ def _names(dumps: tuple[Dump, ...]) -> str:
 
 def _report(dump: Dump, reading: _Reading) -> XlaReport:
     from hlo2graph.frontend.xla_dump import build_thunks, parse_assignment, parse_sequence
-    from hlo2graph.inspect.xla_graph import Mode
-    from hlo2graph.inspect.xla_graph_report import report_on
+    from hlo2graph.inspect.xla_graph.graph import Mode
+    from hlo2graph.inspect.xla_graph.report import report_on
 
     machine = reading["target"] or dump.target or "sm_90"
     optimized, assignment = _read(dump.optimized), _read(dump.assignment)
@@ -166,8 +166,8 @@ def _report(dump: Dump, reading: _Reading) -> XlaReport:
 
 def _with_ours(report: XlaReport, optimized: Input, before: Input | None, target: str) -> XlaReport:
     """Add our plans' figures, or why there is none; that of XLA's kernels goes beside its edges."""
-    from hlo2graph.inspect.xla_graph_beside import Beside
-    from hlo2graph.inspect.xla_graph_summary import plan_side
+    from hlo2graph.inspect.xla_graph.beside import Beside
+    from hlo2graph.inspect.xla_graph.summary import plan_side
 
     sides, notes, beside = list(report.sides), list(report.notes), None
     for label, text in ((KERNELS, optimized), ("ours", before)):
@@ -186,7 +186,7 @@ def _with_ours(report: XlaReport, optimized: Input, before: Input | None, target
 
 def _against(report: XlaReport, log: str | None) -> XlaReport:
     from hlo2graph.frontend.xla_dump import parse_printed
-    from hlo2graph.inspect.xla_graph_report import compare_printed
+    from hlo2graph.inspect.xla_graph.report import compare_printed
 
     if log is None:
         return report

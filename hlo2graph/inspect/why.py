@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo2graph.passes.fuse_why import Apart, Decisions, Together, Why
+from hlo2graph.passes.fusion.why import Apart, Decisions, Together, Why
 from hlo2graph.program.text.json import Json
 
 NOTHING = """\

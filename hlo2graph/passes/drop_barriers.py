@@ -13,8 +13,8 @@ from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.views import same_places
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.rules.tuples import element
 from hlo2graph.passes.sequences import sequences
-from hlo2graph.passes.tuples import element
 
 
 def drop_barriers(module: Module) -> Module:

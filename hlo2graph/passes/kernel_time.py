@@ -18,7 +18,7 @@ from hlo2graph.ops.matmul import matmul_of
 from hlo2graph.ops.own_dot import runs_as_own_kernel
 from hlo2graph.ops.region import Columns, Own, Region, Rows, SideBySide, region_of
 from hlo2graph.ops.spec import Lowering
-from hlo2graph.passes.fuse_cost import BYTES_EACH_NS, LAUNCH_NS, LOOP_NS
+from hlo2graph.passes.fusion.cost import BYTES_EACH_NS, LAUNCH_NS, LOOP_NS
 
 KERNEL = LAUNCH_NS / 1000  # elementwise, launch included
 FOLD = 1.0  # more, where threads fold together

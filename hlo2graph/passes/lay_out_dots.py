@@ -17,8 +17,8 @@ from hlo2graph.ops.matmul import product_of
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.ops.views import is_view
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.rules.values import numbers
 from hlo2graph.passes.sequences import sequences
-from hlo2graph.passes.values import numbers
 
 _BY_BYTES = frozenset({"bitcast", "custom-call", "fusion"})  # mean the bytes, as they lie
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Computation, Instruction, Module
 from hlo2graph.ops.effects import with_effects
-from hlo2graph.passes.carried import carried_state, loop_bodies
 from hlo2graph.passes.join import Joiner, controls, joined, waits_of
 from hlo2graph.passes.kernel_time import Estimate, estimate
+from hlo2graph.passes.loops.carried import carried_state, loop_bodies
 from hlo2graph.passes.sequences import sequences
 
 MOST_BLOCKS = 512

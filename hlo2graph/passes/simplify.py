@@ -16,20 +16,20 @@ from dataclasses import replace
 from hlo2graph.hlo import Computation, Instruction, Module
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.views import same_places
-from hlo2graph.passes.algebra import ALGEBRA
-from hlo2graph.passes.choices import CHOICES
-from hlo2graph.passes.cuts import CUTS
-from hlo2graph.passes.dots import DOTS
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.fold_constants import fold, unspread
 from hlo2graph.passes.inline_calls import used_computations
-from hlo2graph.passes.reductions import REDUCTIONS
-from hlo2graph.passes.repeats import Regions, Repeats
+from hlo2graph.passes.rules.algebra import ALGEBRA
+from hlo2graph.passes.rules.choices import CHOICES
+from hlo2graph.passes.rules.cuts import CUTS
+from hlo2graph.passes.rules.dots import DOTS
+from hlo2graph.passes.rules.fold_constants import fold, unspread
+from hlo2graph.passes.rules.reductions import REDUCTIONS
+from hlo2graph.passes.rules.repeats import Regions, Repeats
+from hlo2graph.passes.rules.shapes import SHAPES
+from hlo2graph.passes.rules.tuples import TUPLES
+from hlo2graph.passes.rules.updates import dynamic_update_slice
+from hlo2graph.passes.rules.values import Found, Rule
 from hlo2graph.passes.sequences import sequences
-from hlo2graph.passes.shapes import SHAPES
-from hlo2graph.passes.tuples import TUPLES
-from hlo2graph.passes.updates import dynamic_update_slice
-from hlo2graph.passes.values import Found, Rule
 
 RULES: Mapping[str, Rule] = {
     **ALGEBRA,

@@ -23,7 +23,7 @@ from hlo2graph.ops import OPS
 from hlo2graph.ops.folding import UFUNCS, identity_of
 from hlo2graph.ops.spec import Array
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.values import made
+from hlo2graph.passes.rules.values import made
 
 MOST_AGAIN = 64  # instructions that are written again for what fills no part
 

@@ -1,0 +1,1 @@
+"""Where every value lives, and who fills the arena."""

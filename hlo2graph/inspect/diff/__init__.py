@@ -1,0 +1,1 @@
+"""What has changed from one plan to another."""

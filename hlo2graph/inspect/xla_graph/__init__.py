@@ -1,0 +1,1 @@
+"""The graphs that XLA makes of its thunks, and ours beside them."""

@@ -1,0 +1,1 @@
+"""Which instructions become one kernel: one cost rule, and the groups it allows."""

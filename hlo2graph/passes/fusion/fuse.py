@@ -1,0 +1,68 @@
+"""Fusion: kernels that pass arrays to each other, or read the same ones, become one.
+
+In and out: a Module of the same meaning, each group of instructions a `fusion`. Groups grow from
+consumers to producers (fuse_grow), then merge where a value has several readers (fuse_merge). One
+cost rule decides throughout (cost.py), and `ops.region` says what one kernel can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hlo2graph.hlo import Computation, Module
+from hlo2graph.ops.effects import with_effects
+from hlo2graph.passes.fusion.body import Body
+from hlo2graph.passes.fusion.group import Judge
+from hlo2graph.passes.fusion.grow import Growth
+from hlo2graph.passes.fusion.merge import Merging
+from hlo2graph.passes.fusion.rewrite import Rewriting
+from hlo2graph.passes.fusion.why import Decisions, decisions_of
+from hlo2graph.passes.join import Joiner
+from hlo2graph.passes.loops.carried import carried_state, loop_bodies
+from hlo2graph.passes.sequences import sequences
+
+
+def fuse(module: Module) -> Module:
+    """Return `module` with fusions formed in every computation that becomes thunks."""
+    fused = {f.computation.name: f for f in _fused(module)}
+    computations: dict[str, Computation] = {}
+    for name, computation in module.computations.items():
+        if name in fused:
+            computations |= fused[name].rewriting.fusions
+            computation = fused[name].computation
+        computations[name] = computation
+    return replace(module, computations=computations)
+
+
+def fusion_decisions(module: Module) -> tuple[Decisions, ...]:
+    """Return what `fuse` decides, and why, for every computation that becomes thunks."""
+    return tuple(
+        decisions_of(f.computation.name, f.merging, f.rewriting.named) for f in _fused(module)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """A computation with its fusions, and how it came to them."""
+
+    computation: Computation
+    merging: Merging
+    rewriting: Rewriting
+
+
+def _fused(module: Module) -> Iterator[_Fused]:
+    stepped = sequences(module)
+    effects = with_effects(module.computations)
+    joiner = Joiner.of(module)
+    bodies = loop_bodies(module)
+    for name, computation in module.computations.items():
+        if name in stepped:
+            carried = carried_state(computation) if name in bodies else {}
+            body = Body.of(computation, effects, carried)
+            judge = Judge(body)
+            growth = Growth(body, judge)
+            merging = Merging.of(body, judge, growth.run(), growth.stays)
+            groups = merging.run()
+            rewriting = Rewriting(body, joiner)
+            yield _Fused(rewriting.run(groups, effects), merging, rewriting)

@@ -1,0 +1,172 @@
+"""A group: instructions that become one kernel, judged by the cost rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hlo2graph.ops.region import Columns, Folding, Loop, Own, Region, Rows, region_of
+from hlo2graph.passes.fusion.body import Body
+from hlo2graph.passes.fusion.cost import (
+    LAUNCH_NS,
+    MOST_AGAIN,
+    MOST_FED,
+    MOST_INSTRUCTIONS,
+    TOO_LONG,
+    Cost,
+    too_large,
+)
+from hlo2graph.passes.fusion.facts import IN_PLACE
+from hlo2graph.passes.fusion.sheet import Sheet, Table
+
+ROOT = "is the result"
+AGAIN = "a dear instruction would be computed more than once"
+UPDATED = "it would read, at another index, a buffer that it updates in place"
+FED = "what goes into a product is computed for each tile of it: only what reads one array may be"
+NO_FORM = "no kernel form does both: {} and {}"
+SLOWER = "it would take longer than both alone"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """Members that become one kernel; `results` are those needed outside, in program order.
+
+    `sheet` has what they need, `why` says of each member why it is here.
+    """
+
+    members: frozenset[str]
+    results: tuple[str, ...]
+    region: Region | None
+    sheet: Sheet
+    cost: Cost
+    why: Mapping[str, str]
+
+    @property
+    def inputs(self) -> Collection[str]:
+        """The names of what it reads."""
+        return self.sheet.inputs
+
+    @property
+    def form(self) -> str:
+        """What kind of kernel it is, in words."""
+        match self.region:
+            case Loop():
+                return "a loop over elements"
+            case Rows():
+                return "a fold along rows"
+            case Columns():
+                return "a fold along columns"
+            case Own(hero):
+                return f"the form of {hero}"
+            case _:
+                return "no form of its own"
+
+
+class Judge:
+    """Decides by the cost rule which instructions of one body make a good kernel."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.facts = Table(body)
+        self._alone: dict[str, Group] = {}
+        self._refused: dict[tuple[Group, Group], str] = {}
+
+    def alone(self, name: str) -> Group:
+        """Return the group of one instruction."""
+        if name not in self._alone:
+            self._alone[name] = self._weigh(frozenset({name}), (name,), {name: ROOT})
+        return self._alone[name]
+
+    def with_producer(self, group: Group, name: str, why: str) -> Group | str:
+        """Return `group` with what makes one of its operands, or why that is no good kernel."""
+        if name in group.sheet.fed and self._arrays(name) > 1:
+            return FED  # behind what makes its operands it may be computed once
+        members, reasons = group.members | {name}, {**group.why, name: why}
+        if self.facts[name].is_hero or group.cost.in_place:
+            whole = self._weigh(members, group.results, reasons)
+        else:  # what its operands are made of is nothing to a kernel's form
+            sheet = group.sheet.copy()
+            sheet.add(name)
+            whole = Group(members, group.results, group.region, sheet, sheet.cost(), reasons)
+        if whole.region is None:
+            return NO_FORM.format(group.form, self.alone(name).form)
+        return self._refusal((group,), whole) or whole
+
+    def is_worth(self, name: str, time: int) -> bool:
+        """Tell whether it takes less than `time` more not to make `name` by a kernel of its own."""
+        return time <= LAUNCH_NS * self.facts[name].has_work or time <= self.alone(name).cost.time
+
+    def union(self, one: Group, other: Group, results: Iterable[str], why: str) -> Group | str:
+        """Return both groups as one, with these results, or why that is no good kernel."""
+        known = self._refused.get((one, other))
+        if known is not None:
+            return known
+        if _are_of_two_forms(one, other):
+            return NO_FORM.format(one.form, other.form)
+        shared = len(one.members & other.members)
+        if one.cost.instructions + other.cost.instructions - shared > MOST_INSTRUCTIONS:
+            return TOO_LONG
+        members = one.members | other.members
+        reasons = {**dict.fromkeys(one.members, why), **other.why}
+        whole = self._weigh(members, tuple(self.body.in_order(results)), reasons)
+        refusal = self._refusal((one, other), whole) or (FED if self._feeds_much(whole) else None)
+        if refusal is not None:
+            self._refused[one, other] = refusal
+        return refusal or whole
+
+    def _arrays(self, name: str) -> int:
+        """Return how many arrays an instruction reads, scalars and what is free left out."""
+        read = (ask.operand for ask in self.facts[name].asks)
+        return sum(self.facts[o].elements > 1 for o in read if o not in self.body.free)
+
+    def _weigh(
+        self, members: frozenset[str], results: tuple[str, ...], why: Mapping[str, str]
+    ) -> Group:
+        region: Region | None = Loop()
+        if any(self.facts[name].is_hero for name in members):
+            region = region_of(self.body.outline(members, results, "candidate").computation)
+        sheet = Sheet.of(self.facts, members, results, region)
+        return Group(members, results, region, sheet, sheet.cost(), why)
+
+    def _refusal(self, parts: Sequence[Group], whole: Group) -> str | None:
+        """Return why `whole` is no good kernel in the place of its parts, in words."""
+        if whole.region is None:
+            return NO_FORM.format(parts[0].form, parts[-1].form)
+        if limit := too_large(whole.cost):
+            return limit
+        if whole.cost.again > max(MOST_AGAIN, *(part.cost.again for part in parts)):
+            return AGAIN
+        if self._loses_place(parts, whole):
+            return UPDATED
+        return None
+
+    def _feeds_much(self, group: Group) -> bool:
+        """Tell whether more goes into a product, for each tile again, than is worth a launch."""
+        fed = group.sheet.fed & group.members
+        return any(group.sheet.needed(n)[0] > MOST_FED and self._arrays(n) > 1 for n in fed)
+
+    def _loses_place(self, parts: Sequence[Group], whole: Group) -> bool:
+        """Tell whether an update in place is none any more: what it updates is read elsewhere.
+
+        An update of what the kernel itself computes is none from the start, which is a matter of
+        cost; but not of what is itself updated in place.
+        """
+        before = frozenset[str]().union(*(part.cost.in_place for part in parts))
+        for name in before.difference(whole.cost.in_place).intersection(whole.results):
+            source = self.body[self.body[name].operands[0]]
+            if source.name not in whole.members or source.opcode in IN_PLACE:
+                return True
+        return False
+
+
+def _are_of_two_forms(one: Group, other: Group) -> bool:
+    """Tell whether a look at both regions is enough.
+
+    A form of a hero's own takes no other hero, and folds have one index only in one space.
+    """
+    ours, theirs = one.region, other.region
+    if isinstance(ours, Loop) or isinstance(theirs, Loop):
+        return False
+    if isinstance(ours, Folding) and isinstance(theirs, Folding):
+        return type(ours) is not type(theirs) or not ours.space.same(theirs.space)
+    return type(ours) is not type(theirs) or isinstance(ours, Own)

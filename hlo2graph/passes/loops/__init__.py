@@ -1,0 +1,1 @@
+"""What is done to loops and branches before their bodies are fused."""

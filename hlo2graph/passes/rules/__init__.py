@@ -1,0 +1,1 @@
+"""The rules of simplification, a family of opcodes a file."""

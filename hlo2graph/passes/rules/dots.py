@@ -1,0 +1,110 @@
+"""Rules of dot and convolution: what lies around a product goes into its dimension numbers.
+
+The products are the same, and what is summed; a machine may take the sums in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hlo2graph.hlo import Attribute, DimLabels, Instruction, Shape, Window, WindowDim
+from hlo2graph.ops.expect import integer
+from hlo2graph.ops.matmul import product_of
+from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.rules.values import Found, Rule, made, numbers
+
+_SIDES = ("lhs", "rhs")
+_ROLES = ("batch_dims", "contracting_dims")
+_WIDENED = {("bf16", "f32"), ("f16", "f32"), ("s8", "s32")}  # every product is exact in the second
+
+
+def dot(draft: Draft, instr: Instruction) -> Found:
+    """Read operands before they are transposed or widened."""
+    if len(instr.operands) != 2 or "sparsity" in instr.attrs:
+        return None
+    for side in range(2):
+        found = _untransposed(draft, instr, side)
+        if found is not None:
+            return found
+    return _narrow(draft, instr)
+
+
+def convolution(draft: Draft, instr: Instruction) -> Found:
+    """Take a convolution whose windows are points for the product that it is."""
+    labels, window = instr.attrs["dim_labels"], instr.attrs.get("window", Window(()))
+    assert isinstance(labels, DimLabels)
+    assert isinstance(window, Window)
+    points = all(replace(d, reversal=False) == WindowDim(1) for d in window.dims)
+    groups = [integer(instr, f"{kind}_group_count", 1) for kind in ("feature", "batch")]
+    if not points or groups != [1, 1] or "?" in labels.lhs + labels.rhs + labels.out:
+        return None
+    source, kernel = instr.operands
+    given = draft.shape(kernel)
+    sides = [label for label in labels.rhs if label in "io"]
+    dims = tuple(given.dims[labels.rhs.index(label)] for label in sides)
+    flat = draft.add(instr, "reshape", Shape(given.dtype, dims), (kernel,))
+    attrs: dict[str, Attribute] = {
+        "lhs_contracting_dims": (labels.lhs.index("f"),),
+        "rhs_contracting_dims": (sides.index("i"),),
+        **{k: v for k, v in instr.attrs.items() if k == "operand_precision"},
+    }
+    order = [*(label for label in labels.lhs if label != "f"), "f"]
+    wanted = tuple(order.index(label) for label in labels.out)
+    if list(wanted) == sorted(wanted):
+        return made(instr, "dot", (source, flat), attrs)
+    assert isinstance(instr.shape, Shape)
+    sizes = tuple(instr.shape.dims[labels.out.index(label)] for label in order)
+    product = draft.add(instr, "dot", Shape(instr.shape.dtype, sizes), (source, flat), attrs)
+    return made(instr, "transpose", (product,), {"dimensions": wanted})
+
+
+def _untransposed(draft: Draft, instr: Instruction, side: int) -> Found:
+    """Read one operand before a transpose that keeps the order of the dimensions left free.
+
+    Not where a library could multiply with strides after the transpose, but not before it.
+    """
+    turned = draft[instr.operands[side]]
+    if turned.opcode != "transpose":
+        return None
+    order = numbers(turned)
+    used = {f"{_SIDES[side]}_{role}": numbers(instr, f"{_SIDES[side]}_{role}") for role in _ROLES}
+    taken = {d for dims in used.values() for d in dims}
+    free = [order[d] for d in range(len(order)) if d not in taken]
+    if free != sorted(free):
+        return None
+    moved = {name: tuple(order[d] for d in dims) for name, dims in used.items() if dims}
+    operands = list(instr.operands)
+    operands[side] = turned.operands[0]
+    found = replace(instr, operands=tuple(operands), attrs={**instr.attrs, **moved})
+    return found if _is_as_good(draft, instr, found) else None
+
+
+def _is_as_good(draft: Draft, before: Instruction, after: Instruction) -> bool:
+    return _is_product(draft, after) or not _is_product(draft, before)
+
+
+def _is_product(draft: Draft, instr: Instruction) -> bool:
+    assert isinstance(instr.shape, Shape)
+    lhs, rhs = (draft.shape(name) for name in instr.operands)
+    return instr.shape.elements > 0 and product_of(instr, lhs, rhs, instr.shape) is not None
+
+
+def _narrow(draft: Draft, instr: Instruction) -> Found:
+    """Multiply what was widened as it was before: the products are exact in the result's type."""
+    operands = draft.operands(instr)
+    if any(o.opcode != "convert" for o in operands):
+        return None
+    types = {_type(draft, o.operands[0]) for o in operands}
+    wide = {_type(draft, o.name) for o in operands} | {_type(draft, instr.name)}
+    pairs: Sequence[tuple[str, str]] = [(a, b) for a in types for b in wide]
+    if len(pairs) != 1 or pairs[0] not in _WIDENED:
+        return None
+    return replace(instr, operands=tuple(o.operands[0] for o in operands))
+
+
+def _type(draft: Draft, name: str) -> str:
+    return draft.shape(name).dtype.name
+
+
+DOTS: dict[str, Rule] = {"convolution": convolution, "dot": dot}
