@@ -10,8 +10,8 @@ import pytest
 from conftest import SAMPLES
 
 import hlo2graph as h2g
-from hlo2graph.inspect.budget_cost import BYTES_A_THREAD, Costs
-from hlo2graph.inspect.budget_time import estimated_seconds
+from hlo2graph.inspect.budget.cost import BYTES_A_THREAD, Costs
+from hlo2graph.inspect.budget.time import estimated_seconds
 from hlo2graph.inspect.check import prove
 from hlo2graph.pipeline import sweep
 from hlo2graph.program.device_figures import (

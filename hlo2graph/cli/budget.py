@@ -71,14 +71,14 @@ def command(
       hlo2graph budget model.hlo --device a100 -o curve.svg
       hlo2graph budget model.hlo --json - | jq '.points[] | [.arena_bytes, .seconds]'
     """
-    from hlo2graph.inspect.budget_report import (
+    from hlo2graph.inspect.budget.report import (
         BudgetReport,
         budget_json,
         budget_text,
         measure,
         report_budget,
     )
-    from hlo2graph.inspect.budget_svg import budget_svg
+    from hlo2graph.inspect.budget.svg import budget_svg
     from hlo2graph.pipeline import sweep
 
     if output is not None and Path(output).suffix in PICTURES:

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 
 from hlo2graph.errors import InputError
-from hlo2graph.inspect.budget_cost import Costs
+from hlo2graph.inspect.budget.cost import Costs
 from hlo2graph.program.device_figures import (
     BRANCH_SECONDS,
     DEVICES,

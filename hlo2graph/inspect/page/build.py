@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, TypeAlias
 
 from hlo2graph.hlo import Module
-from hlo2graph.inspect.budget_time import estimated_seconds
+from hlo2graph.inspect.budget.time import estimated_seconds
 from hlo2graph.inspect.durations import Durations, device_of
 from hlo2graph.inspect.lifetimes import lifetimes
 from hlo2graph.inspect.page.details import ModuleDetails, PlanDetails, Texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
-from hlo2graph.inspect.budget_report import BudgetPoint, BudgetReport
+from hlo2graph.inspect.budget.report import BudgetPoint, BudgetReport
 from hlo2graph.inspect.figures import bytes_text, time_text
 
 WIDTH, HEIGHT = 980, 220  # of one panel

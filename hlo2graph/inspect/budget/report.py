@@ -18,7 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from hlo2graph.inspect.budget_time import estimated_seconds
+from hlo2graph.inspect.budget.time import estimated_seconds
 from hlo2graph.inspect.explain.paths import ARTEFACTS
 from hlo2graph.inspect.figures import bytes_text, columns, time_text
 from hlo2graph.program.buffers.sweep import DEFAULT, SERIAL

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
-from hlo2graph.inspect.budget_cost import Costs, Work
+from hlo2graph.inspect.budget.cost import Costs, Work
 from hlo2graph.program.device_figures import (
     BRANCH_SECONDS,
     ISSUE_SECONDS,

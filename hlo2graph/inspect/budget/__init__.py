@@ -1,0 +1,1 @@
+"""Memory against concurrency and time: plans over a range of arena sizes."""
