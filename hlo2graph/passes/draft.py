@@ -40,13 +40,14 @@ class Draft:
         self.computation = computation
         self.computations = computations  # all that can be called
         self.root = computation.root
-        self.instructions = {i.name: i for i in computation.instructions}
+        self._instructions = {i.name: i for i in computation.instructions}
+        self._late: dict[str, dict[str, str]] = {}  # by reader, what it is yet to read instead
         self.users: dict[str, dict[str, None]] = {}
         self.held: set[str] = set()
         self.touched: dict[str, None] = {}
         self.changed = False
         self._effects = effects  # computations with side effects
-        self._names = Names(self.instructions)
+        self._names = Names(self._instructions)
         for instr in computation.instructions:
             for operand in instr.operands:
                 self.users.setdefault(operand, {})[instr.name] = None
@@ -56,24 +57,33 @@ class Draft:
             self.drop_if_dead(instr.name)
 
     def __getitem__(self, name: str) -> Instruction:
-        return self.instructions[name]
+        if name in self._late:
+            self._settle(name)
+        return self._instructions[name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.instructions
+        return name in self._instructions
+
+    @property
+    def instructions(self) -> Mapping[str, Instruction]:
+        """The instructions by name, as they are now."""
+        for name in tuple(self._late):
+            self._settle(name)
+        return self._instructions
 
     def operands(self, instr: Instruction) -> list[Instruction]:
         """Return the instructions that `instr` reads."""
-        return [self.instructions[o] for o in instr.operands]
+        return [self[o] for o in instr.operands]
 
     def shape(self, name: str) -> Shape:
         """Return the shape of an array."""
-        shape = self.instructions[name].shape
+        shape = self._instructions[name].shape
         assert isinstance(shape, Shape)
         return shape
 
     def users_of(self, name: str) -> list[Instruction]:
         """Return the instructions that read `name`."""
-        return [self.instructions[u] for u in self.users.get(name, _NONE)]
+        return [self[u] for u in self.users.get(name, _NONE)]
 
     def is_pure(self, instr: Instruction) -> bool:
         """Tell whether `instr` only gives a value, so that it may be left out or moved."""
@@ -98,7 +108,7 @@ class Draft:
         made = Instruction(
             name, opcode, shape, tuple(operands), _with_source(attrs, like), payload, like.span
         )
-        self.instructions[name] = made
+        self._instructions[name] = made
         self._use(made)
         self.touched[name] = None
         self.changed = True
@@ -106,9 +116,9 @@ class Draft:
 
     def become(self, name: str, made: Instruction) -> None:
         """Put `made`, of the same name and shape, into the place of an instruction."""
-        before = self.instructions[name]
+        before = self[name]
         assert made.name == name
-        self.instructions[name] = made
+        self._instructions[name] = made
         self._use(made)
         self.changed = True
         self.touched[name] = None
@@ -116,12 +126,16 @@ class Draft:
         self._release(before, set(made.operands))
 
     def redirect(self, name: str, value: str) -> None:
-        """Let all who read `name` read `value` instead, and drop `name`."""
+        """Let all who read `name` read `value` instead, and drop `name`.
+
+        A reader is written anew when it is next looked at, once for all that became of its
+        operands: it may be a tuple of thousands.
+        """
         self.changed = True
         for user in tuple(self.users.pop(name, _NONE)):
-            reader = self.instructions[user]
-            operands = tuple(value if o == name else o for o in reader.operands)
-            self.instructions[user] = replace(reader, operands=operands)
+            if value in self._late.get(user, _NONE):
+                self._settle(user)
+            self._late.setdefault(user, {})[name] = value
             self.users.setdefault(value, {})[user] = None
             self.touched[user] = None
         if self.root == name:
@@ -134,12 +148,13 @@ class Draft:
         pending = [name]
         while pending:
             name = pending.pop()
-            instr = self.instructions.get(name)
+            instr = self._instructions.get(name)
             if instr is None or self.users.get(name) or name == self.root:
                 continue
             if not self.is_pure(instr):
                 continue
-            del self.instructions[name]
+            instr = self[name]
+            del self._instructions[name]
             self.changed = True
             self.users.pop(name, None)
             self.touched.pop(name, None)
@@ -157,13 +172,14 @@ class Draft:
         if not self.changed:
             return self.computation
         ordered: dict[str, Instruction] = {}
-        for name in self.instructions:
+        instructions = self.instructions
+        for name in instructions:
             stack = [name]
             while stack:
                 top = stack[-1]
-                missing = [n for n in self._before(self.instructions[top]) if n not in ordered]
+                missing = [n for n in self._before(instructions[top]) if n not in ordered]
                 if top in ordered or not missing:
-                    ordered.setdefault(stack.pop(), self.instructions[top])
+                    ordered.setdefault(stack.pop(), instructions[top])
                 else:
                     stack += reversed(missing)
         return replace(self.computation, instructions=tuple(ordered.values()), root=self.root)
@@ -172,6 +188,15 @@ class Draft:
         if instr.name not in self.held:
             return instr.operands
         return (*instr.operands, *controls(instr))
+
+    def _settle(self, name: str) -> None:
+        """Let a reader read what its operands were redirected to."""
+        late = self._late.pop(name)
+        for before, after in reversed(late.items()):  # what became of `after` was noted later
+            late[before] = late.get(after, after)
+        reader = self._instructions[name]
+        operands = tuple(late.get(o, o) for o in reader.operands)
+        self._instructions[name] = replace(reader, operands=operands)
 
     def _use(self, instr: Instruction) -> None:
         for operand in instr.operands:
