@@ -7,33 +7,16 @@ fusion, which joins what lies on both sides.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hlo2graph.hlo import Computation, Module
-from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.views import same_places
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.rules.tuples import element
-from hlo2graph.passes.sequences import sequences
 
 
 def drop_barriers(module: Module) -> Module:
     """Return `module` without the barriers in computations that become thunks."""
-    blocked = {
-        name
-        for name in sequences(module)
-        if any(i.opcode == "opt-barrier" for i in module.computations[name].instructions)
-    }
-    if not blocked:
-        return module
-    effects = with_effects(module.computations)
-    computations = {
-        name: _opened(Draft(computation, module.computations, effects))
-        if name in blocked
-        else computation
-        for name, computation in module.computations.items()
-    }
-    return replace(module, computations=computations)
+    return redraft(module, "opt-barrier", _opened)
 
 
 def _opened(draft: Draft) -> Computation:

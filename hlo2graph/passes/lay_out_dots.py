@@ -12,35 +12,23 @@ from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Instruction, Layout, Module, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.matmul import product_of
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.ops.views import is_view
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.rules.values import numbers
-from hlo2graph.passes.sequences import sequences
 
 _BY_BYTES = frozenset({"bitcast", "custom-call", "fusion"})  # mean the bytes, as they lie
 
 
 def lay_out_dots(module: Module) -> Module:
     """Return `module` with the dots of all computations that become thunks laid out."""
-    stepped = sequences(module)
-    effects = with_effects(module.computations)
-    computations = {
-        name: _laid_out(module, computation, effects) if name in stepped else computation
-        for name, computation in module.computations.items()
-    }
-    if all(computations[name] is held for name, held in module.computations.items()):
-        return module
-    return replace(module, computations=computations)
+    return redraft(module, "dot", _laid_out)
 
 
-def _laid_out(module: Module, computation: Computation, effects: frozenset[str]) -> Computation:
-    dots = [i.name for i in computation.instructions if i.opcode == "dot"]
-    if not dots:
-        return computation
-    draft = Draft(computation, module.computations, effects)
+def _laid_out(draft: Draft) -> Computation:
+    dots = [name for name, instr in draft.instructions.items() if instr.opcode == "dot"]
     for name in dots:
         if name in draft and draft.is_pure(draft[name]) and name != draft.root:
             _choose(draft, draft[name])

@@ -73,6 +73,15 @@ def nested(thunk: Thunk[R]) -> tuple[tuple[str, Sequence[R]], ...]:
             return ()
 
 
+def placed(sequence: Sequence[R], where: str = "") -> Iterator[tuple[str, Sequence[R]]]:
+    """Yield a sequence, and those nested in it, each with its place: `loop/body/inner/branch_0`."""
+    yield where, sequence
+    for thunk in sequence.thunks:
+        home = f"{where}/{thunk.name}" if where else thunk.name
+        for label, inner in nested(thunk):
+            yield from placed(inner, f"{home}/{label}")
+
+
 def walk(sequence: Sequence[R]) -> Iterator[Thunk[R]]:
     """Yield every thunk of a sequence, each followed by those nested in it."""
     for thunk in sequence.thunks:

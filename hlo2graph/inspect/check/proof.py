@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hlo2graph.inspect.check.contents import check_contents
 from hlo2graph.inspect.check.finding import Finding
 from hlo2graph.inspect.check.order import check_order
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.thunks import Sequence, Slice
-from hlo2graph.program.uses import nested
+from hlo2graph.program.uses import placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +28,10 @@ class Proof:
 
 def prove(plan: Plan) -> Proof:
     """Check that `plan` orders exactly what must be ordered and reads only what was written."""
-    listed = list(_sequences(plan.body, ""))
+    listed = list(placed(plan.body))
     findings = [*check_contents(plan)]
     for where, sequence in listed:
         findings += check_order(sequence, where, plan.schedule)
     thunks = sum(len(s.thunks) for _, s in listed)
     edges = sum(len(s.edges) for _, s in listed)
     return Proof(len(listed), thunks, edges, tuple(findings))
-
-
-def _sequences(sequence: Sequence[Slice], where: str) -> Iterator[tuple[str, Sequence[Slice]]]:
-    """Yield `sequence` and those nested in it, each with its place in the plan."""
-    yield where, sequence
-    for thunk in sequence.thunks:
-        home = f"{where}/{thunk.name}" if where else thunk.name
-        for label, inner in nested(thunk):
-            yield from _sequences(inner, f"{home}/{label}")

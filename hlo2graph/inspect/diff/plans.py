@@ -14,7 +14,7 @@ from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import plan_stats
 from hlo2graph.program.text.plan import kind_of
 from hlo2graph.program.thunks import Hazard, Sequence, Slice, Thunk
-from hlo2graph.program.uses import nested
+from hlo2graph.program.uses import nested, placed
 
 FIGURES = (
     *("thunks", "edges", "false edges", "width", "critical path"),
@@ -86,7 +86,7 @@ def diff_plans(before: Plan, after: Plan) -> PlanDiff:
 
 def _figures(plan: Plan) -> tuple[int, ...]:
     stats = plan_stats(plan)
-    every = list(_sequences(plan.body))
+    every = [sequence for _, sequence in placed(plan.body)]
     edges = [edge for sequence in every for edge in sequence.edges]
     return (
         sum(len(sequence.thunks) for sequence in every),
@@ -98,13 +98,6 @@ def _figures(plan: Plan) -> tuple[int, ...]:
         stats.lower_bound_bytes,
         stats.sum_bytes,
     )
-
-
-def _sequences(sequence: Sequence[Slice]) -> Iterator[Sequence[Slice]]:
-    yield sequence
-    for thunk in sequence.thunks:
-        for _, inner in nested(thunk):
-            yield from _sequences(inner)
 
 
 _Likes = tuple[Likenesses, Likenesses]

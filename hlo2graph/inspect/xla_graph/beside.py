@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hlo2graph.program.order import PartialOrder
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.thunks import Sequence, Slice
-from hlo2graph.program.uses import nested
+from hlo2graph.program.uses import placed
 
 
 class Beside:
@@ -15,7 +12,7 @@ class Beside:
 
     def __init__(self, plan: Plan) -> None:
         self._orders: dict[str, tuple[dict[str, int], PartialOrder]] = {}
-        for where, sequence in _sequences(plan.body, ""):
+        for where, sequence in placed(plan.body):
             places = {thunk.name: at for at, thunk in enumerate(sequence.thunks)}
             sources: list[list[int]] = [[] for _ in sequence.thunks]
             for edge in sequence.edges:
@@ -31,11 +28,3 @@ class Beside:
         if order is None or src not in places or dst not in places:
             return None
         return order.precedes(places[src], places[dst])
-
-
-def _sequences(sequence: Sequence[Slice], where: str) -> Iterator[tuple[str, Sequence[Slice]]]:
-    yield where, sequence
-    for thunk in sequence.thunks:
-        for label, inner in nested(thunk):
-            below = "/".join(part for part in (where, thunk.name, label) if part)
-            yield from _sequences(inner, below)

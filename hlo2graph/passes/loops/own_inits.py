@@ -10,30 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Module
-from hlo2graph.ops.effects import with_effects
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.sequences import sequences
+from hlo2graph.passes.redraft import redraft
 
 
 def own_inits(module: Module) -> Module:
     """Return `module` with loops that share no filled arrays."""
-    looping = {
-        name
-        for name in sequences(module)
-        if any(i.opcode == "while" for i in module.computations[name].instructions)
-    }
-    if not looping:
-        return module
-    effects = with_effects(module.computations)
-    computations = {
-        name: _parted(Draft(computation, module.computations, effects))
-        if name in looping
-        else computation
-        for name, computation in module.computations.items()
-    }
-    if all(computations[name] is held for name, held in module.computations.items()):
-        return module
-    return replace(module, computations=computations)
+    return redraft(module, "while", _parted)
 
 
 def _parted(draft: Draft) -> Computation:

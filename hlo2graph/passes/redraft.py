@@ -1,0 +1,32 @@
+"""Rewriting the computations of a module that become thunks and hold a certain opcode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hlo2graph.hlo import Computation, Module
+from hlo2graph.ops.effects import with_effects
+from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.sequences import sequences
+
+
+def redraft(module: Module, opcode: str, rewrite: Callable[[Draft], Computation]) -> Module:
+    """Return `module` with what `rewrite` makes of each such computation; itself if unchanged."""
+    held = {
+        name
+        for name in sequences(module)
+        if any(i.opcode == opcode for i in module.computations[name].instructions)
+    }
+    if not held:
+        return module
+    effects = with_effects(module.computations)
+    computations = {
+        name: rewrite(Draft(computation, module.computations, effects))
+        if name in held
+        else computation
+        for name, computation in module.computations.items()
+    }
+    if all(computations[name] is before for name, before in module.computations.items()):
+        return module
+    return replace(module, computations=computations)
