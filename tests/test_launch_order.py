@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +11,10 @@ from hlo2graph.backends.cuda.launch_order import FEWEST_SOURCES, launch_order
 from hlo2graph.backends.cuda.steps import KernelStep, StepSequence
 
 
-def sequence(*before: tuple[int, ...]) -> StepSequence:
-    steps = [KernelStep(str(k), "", None, (1, 1, 1), 1, 0, ()) for k in range(len(before))]
+def sequence(*before: tuple[int, ...], light: Collection[int] = ()) -> StepSequence:
+    steps = [
+        KernelStep(str(k), "", None, (1, 1, 1), 1, 0, (), k in light) for k in range(len(before))
+    ]
     return StepSequence(tuple(steps), before)
 
 
@@ -41,14 +45,24 @@ def test_sources_that_can_wait_come_behind_the_one_that_cannot():
     assert not has_start
 
 
+def test_a_light_source_comes_where_it_is_needed():
+    """2 is for the last step alone, which waits for 3 too: it runs beside 3, behind 1."""
+    given = sequence((), (0,), (), (1,), (2, 3), light={2})
+    found, has_start = laid_out(given)
+    assert found == [("0", []), ("1", ["0"]), ("2", ["1"]), ("3", ["1"]), ("4", ["2", "3"])]
+    assert not has_start
+    assert laid_out(sequence((), (0,), (), (1,), (2, 3)))[0][2] == ("2", ["0"])
+
+
 def test_nothing_is_in_front_of_one_source_or_none():
     assert laid_out(sequence((), (0,))) == ([("0", []), ("1", ["0"])], False)
     assert laid_out(sequence()) == ([], False)
 
 
-@given(st.lists(st.sets(st.integers(0, 30)), max_size=20))
-def test_it_keeps_every_edge_and_lengthens_no_way(wishes):
-    given = sequence(*(tuple(sorted(p for p in wish if p < k)) for k, wish in enumerate(wishes)))
+@given(st.lists(st.sets(st.integers(0, 30)), max_size=20), st.sets(st.integers(0, 19)))
+def test_it_keeps_every_edge_and_lengthens_no_way(wishes, light):
+    before = [tuple(sorted(p for p in wish if p < k)) for k, wish in enumerate(wishes)]
+    given = sequence(*before, light=light)
     order = launch_order(given)
     position = {int(step.name): at for at, step in enumerate(order.sequence.steps)}
     assert sorted(position) == list(range(len(wishes)))

@@ -4,8 +4,8 @@
 
 For each program: what the driver takes to launch its graph, beside what a call takes; the same
 graph with its nodes on at most 1, 2, 4, 8 lanes (nodes of a lane follow each other: more edges,
-fewer branches); and "plain", without what launch_order.py puts in front. --out gets
-experiments.json.
+fewer branches); "plain", without what launch_order.py adds; and "early", with light sources at the
+start. --out gets experiments.json.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from hlo2graph.backends.cuda.bind import Functions, compile_kernels
 from hlo2graph.backends.cuda.driver import call, cuda, open_device
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec
+from hlo2graph.backends.cuda.launch_order import node_order
 from hlo2graph.backends.cuda.memory import Event, Stream
 from hlo2graph.backends.cuda.serial import Gate
 from hlo2graph.backends.cuda.steps import KernelStep, StepSequence
@@ -145,6 +146,7 @@ def examine(path: Path, fuse: str, duration: float) -> list[dict]:
     own = executable.put(*args)
     steps = executable.graph_steps
     variants = [made(executable, "as built", steps), made(executable, "plain", steps, Plain)]
+    variants.append(made(executable, "early", steps, Early))
     variants += [made(executable, f"{k} lanes", limited(steps, k)) for k in LANES]
     stream = executable.stream
     gate, begin, end = Gate(stream), Event(timed=True), Event(timed=True)
@@ -200,6 +202,18 @@ class Plain(GraphBuilder):
     def build(self, sequence, *, chain=False):
         graph = call(cuda.cuGraphCreate, 0)
         self.add(graph, sequence, (), chain=chain)
+        return graph
+
+
+class Early(GraphBuilder):
+    """Puts light sources at the start too."""
+
+    def build(self, sequence, *, chain=False):
+        graph = call(cuda.cuGraphCreate, 0)
+        found = node_order(sequence.predecessors, [False] * len(sequence.steps))
+        steps = tuple(sequence.steps[k] for k in found.order)
+        start = [self._start(graph)] if found.has_start else []
+        self.add(graph, StepSequence(steps, found.predecessors), start, chain=False)
         return graph
 
 

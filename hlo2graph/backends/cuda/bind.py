@@ -15,6 +15,7 @@ from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.compiler import KERNELS_PER_UNIT, Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.kernels import KernelKey, key_of
+from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
@@ -184,6 +185,7 @@ class Binder:
                 source.threads,
                 source.shared_bytes,
                 arguments,
+                source.is_light,
             ),
         )
 
@@ -210,7 +212,8 @@ class Binder:
         count, threads = target.size // width, builtin.FILL_THREADS
         grid = (-(-count // threads), 1, 1)
         arguments: tuple[Operand, ...] = (target, count, *words)
-        return (KernelStep(thunk.name, place, function, grid, threads, 0, arguments),)
+        light = target.size <= LIGHT_BYTES
+        return (KernelStep(thunk.name, place, function, grid, threads, 0, arguments, light),)
 
     def _loop(self, thunk: While[Slice], place: str) -> LoopStep:
         predicate = thunk.condition.results[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.depth import deep_walks
 from hlo2graph.backends.cuda.forms import SHARED_FORMS, Form, own_kernel
@@ -18,9 +18,10 @@ from hlo2graph.backends.cuda.source import (
     cpp_name,
     signature_of,
 )
+from hlo2graph.backends.cuda.widen import THREADS
 from hlo2graph.hlo import Computation
-from hlo2graph.ops.region import Columns, Own, Rows, SideBySide, own_root, region_of
-from hlo2graph.program.device_figures import figures_for
+from hlo2graph.ops.region import Columns, Loop, Own, Rows, SideBySide, own_root, region_of
+from hlo2graph.program.device_figures import DeviceFigures, figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
 from hlo2graph.program.uses import computing
@@ -118,4 +119,13 @@ def _written(
                     return write(form)
         case _:
             pass
-    return loop_kernel(computation, computations, signature, inplace)
+    source = loop_kernel(computation, computations, signature, inplace)
+    return replace(source, is_light=is_light(computation, signature.device))
+
+
+def is_light(computation: Computation, device: DeviceFigures) -> bool:
+    """Tell whether a kernel is as short as one can be: elementwise, on part of the device."""
+    if not isinstance(region_of(computation), Loop):
+        return False
+    elements = max((leaf.elements for leaf in computation.result.shape.leaves()), default=0)
+    return elements < device.multiprocessors * THREADS

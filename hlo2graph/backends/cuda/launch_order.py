@@ -4,6 +4,8 @@ Each node that may start at once costs cuGraphLaunch about 1 us on the host and 
 device; a node that follows another costs neither (measured: tests/gpu/experiments.py). So a graph
 begins with one node wherever that delays nothing that matters:
 
+- a light source (a fill, a small elementwise kernel) comes where it is needed: side by side with
+  what its reader waits for besides. At the start it would cost more than in a chain (measured);
 - where one source alone has the longest way to the end, the others come behind it;
 - where several have, and there are three sources or more, all come behind a start node, a kernel
   that does nothing;
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # steps need CUDA's bindings; drawing a graph, which needs th
     from hlo2graph.backends.cuda.steps import StepSequence
 
 FEWEST_SOURCES = 3  # from which a start node earns its own time
+LIGHT_BYTES = 1 << 18  # that a copy or a fill moves in no more time than it takes to start
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +47,44 @@ class NodeOrder:
 
 def launch_order(sequence: StepSequence) -> LaunchOrder:
     """Return the order in which to add the nodes of `sequence`, and what to put in front."""
-    found = node_order(sequence.predecessors)
+    found = node_order(sequence.predecessors, [step.is_light for step in sequence.steps])
     steps = tuple(sequence.steps[k] for k in found.order)
     ordered = replace(sequence, steps=steps, predecessors=found.predecessors)
     return LaunchOrder(ordered, found.has_start)
 
 
-def node_order(predecessors: Sequence[tuple[int, ...]]) -> NodeOrder:
-    """Return the order for nodes of which node k waits for predecessors[k], all before it."""
+def node_order(predecessors: Sequence[tuple[int, ...]], light: Sequence[bool]) -> NodeOrder:
+    """Return the order for nodes of which node k waits for predecessors[k], all before it.
+
+    light[k] tells that no other node takes less time than node k.
+    """
     heights = _heights(predecessors)
     order = sorted(range(len(heights)), key=lambda k: (-heights[k], k))
     position = {k: at for at, k in enumerate(order)}
     before = [tuple(sorted(position[p] for p in predecessors[k])) for k in order]
+    _put_off(before, [light[k] for k in order])
     first, *others = [at for at, waits in enumerate(before) if not waits] or [0]
     if others and heights[order[others[0]]] < heights[order[first]]:
         for source in others:
             before[source] = (first,)
     has_start = sum(not waits for waits in before) >= FEWEST_SOURCES
     return NodeOrder(tuple(order), tuple(before), has_start)
+
+
+def _put_off(before: list[tuple[int, ...]], light: Sequence[bool]) -> None:
+    """Let each light source wait for what lies two before its first reader, where something does.
+
+    What the reader waits for besides then runs at the same time, so that no way gets longer.
+    """
+    readers: list[int | None] = [None] * len(before)
+    for at in reversed(range(len(before))):
+        for waited in before[at]:
+            readers[waited] = at
+    for at, reader in enumerate(readers):
+        if reader is None or before[at] or not light[at]:
+            continue
+        if earlier := {e for beside in before[reader] if beside != at for e in before[beside]}:
+            before[at] = (max(earlier),)
 
 
 def _heights(predecessors: Sequence[tuple[int, ...]]) -> list[int]:

@@ -71,6 +71,7 @@ class KernelSource:
     threads: int
     shared_bytes: int = 0  # dynamic shared memory
     tf32: bool = False  # it rounds operands of f32 products to TF32
+    is_light: bool = False  # elementwise over few elements, as short as a kernel can be
 
 
 def signature_of(

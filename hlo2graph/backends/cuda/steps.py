@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from ctypes import addressof, c_size_t, c_ubyte, c_uint, c_uint64, c_ushort, c_void_p, sizeof
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from hlo2graph.backends.cuda.addresses import Addresses, Operand
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.driver import Bound, bound, cuda
+from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES
 from hlo2graph.program.thunks import Slice
 
 
@@ -53,6 +54,7 @@ class KernelStep:
     threads: int
     shared_bytes: int
     arguments: tuple[Operand, ...]
+    is_light: bool = False  # as short as a kernel can be
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -125,6 +127,11 @@ class CopyStep:
         """What it reads and writes."""
         return self.source, self.target
 
+    @property
+    def is_light(self) -> bool:
+        """Whether it takes no longer than any other node."""
+        return self.target.size <= LIGHT_BYTES
+
     def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that copies on `stream`."""
         return bound(
@@ -160,6 +167,11 @@ class FillStep:
         """What it writes."""
         return (self.target,)
 
+    @property
+    def is_light(self) -> bool:
+        """Whether it takes no longer than any other node."""
+        return self.target.size <= LIGHT_BYTES
+
     def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that fills on `stream`."""
         bits = 8 * self.element_size
@@ -193,6 +205,7 @@ class LibraryStep:
     rhs: Slice
     out: Slice
     workspace: Slice | None
+    is_light: ClassVar[bool] = False
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -232,6 +245,7 @@ class LoopStep:
     body: StepSequence
     predicate: Slice
     setter: SetConditionStep
+    is_light: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +258,7 @@ class BranchStep:
     selector: Slice
     is_pred: bool
     setter: SetConditionStep
+    is_light: ClassVar[bool] = False
 
 
 Straight: TypeAlias = KernelStep | CopyStep | FillStep | LibraryStep

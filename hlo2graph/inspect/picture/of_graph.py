@@ -12,13 +12,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from hlo2graph.backends.cuda.launch_order import node_order
+from hlo2graph.backends.cuda.kernels import is_light
+from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES, node_order
 from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
 from hlo2graph.inspect.dot_labels import Labels, shortened
 from hlo2graph.inspect.explain.find import Instructions
 from hlo2graph.inspect.figures import bytes_text, plural
 from hlo2graph.inspect.picture.keys import Keys
 from hlo2graph.inspect.picture.model import OUTERMOST, Arrow, Group, Node, Picture
+from hlo2graph.program.device_figures import figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.text.plan import kind_of
 from hlo2graph.program.thunks import (
@@ -53,7 +55,7 @@ def picture_of_graph(
     """
     body, written_out = unrolled(plan.body, Unrolling.of(unroll_loops), plan.schedule)
     held = Instructions(plan.computations)
-    maker = _Maker(Labels(plan, tables), held, Keys(plan.computations), seconds)
+    maker = _Maker(plan, Labels(plan, tables), held, Keys(plan.computations), seconds)
     maker.outermost(body)
     path = _longest(maker.nodes, maker.arrows)
     steps, marked = set(pairwise(path)), set(path)
@@ -82,6 +84,7 @@ class _Wait:
 class _Maker:
     """Adds nodes as GraphBuilder does; ids are in order of adding."""
 
+    plan: Plan
     labels: Labels
     instructions: Instructions
     keys: Keys
@@ -92,7 +95,8 @@ class _Maker:
 
     def outermost(self, sequence: Sequence[Slice]) -> None:
         thunks, waits = _with_nodes(sequence)
-        order = node_order([tuple(sorted({w.position for w in before})) for before in waits])
+        predecessors = [tuple(sorted({w.position for w in before})) for before in waits]
+        order = node_order(predecessors, [self._is_light(thunk) for thunk in thunks])
         start = [self._plain("start", "start", OUTERMOST)] if order.has_start else []
         added: list[str] = []
         for at, before in zip(order.order, order.predecessors, strict=True):
@@ -100,6 +104,16 @@ class _Maker:
             after: Waits = [(added[p], reasons.get(order.order[p], LAUNCH)) for p in before]
             after = after or [(id, LAUNCH) for id in start]
             added.append(self._thunk(thunks[at], OUTERMOST, after))
+
+    def _is_light(self, thunk: Thunk[Slice]) -> bool:
+        match thunk:
+            case Kernel() | Collective():
+                called = self.plan.computations[thunk.computation]
+                return is_light(called, figures_for(self.plan.target))
+            case Copy() | Fill():
+                return thunk.target.size <= LIGHT_BYTES
+            case _:
+                return False
 
     def _add(self, sequence: Sequence[Slice], group: str, after: Waits) -> list[str]:
         """Add the nodes of a sequence; return those that nothing in it waits for."""
