@@ -4,11 +4,11 @@ Each node that may start at once costs cuGraphLaunch about 1 us on the host and 
 device; a node that follows another costs neither (measured: tests/gpu/experiments.py). So a graph
 begins with one node wherever that delays nothing that matters:
 
-- a light source (a fill, a small elementwise kernel) comes where it is needed: side by side with
-  what its reader waits for besides. At the start it would cost more than in a chain (measured);
 - where one source alone has the longest way to the end, the others come behind it;
-- where several have, and there are three sources or more, all come behind a start node, a kernel
-  that does nothing;
+- where two have, a light source (a fill, a small elementwise kernel) comes where it is needed, side
+  by side with what its reader waits for besides: behind a start node it costs more than in a chain;
+- where three sources or more are left to start, all come behind a start node, a kernel that
+  does nothing;
 - nodes are added in order of the way that is left behind them, so that the longest starts first.
 
 These edges are the launch's, not the plan's, and only the outermost sequence has them: inside a
@@ -62,11 +62,13 @@ def node_order(predecessors: Sequence[tuple[int, ...]], light: Sequence[bool]) -
     order = sorted(range(len(heights)), key=lambda k: (-heights[k], k))
     position = {k: at for at, k in enumerate(order)}
     before = [tuple(sorted(position[p] for p in predecessors[k])) for k in order]
-    _put_off(before, [light[k] for k in order])
-    first, *others = [at for at, waits in enumerate(before) if not waits] or [0]
-    if others and heights[order[others[0]]] < heights[order[first]]:
-        for source in others:
-            before[source] = (first,)
+    sources = [at for at, waits in enumerate(before) if not waits]
+    longest = [at for at in sources if heights[order[at]] == heights[order[0]]]
+    if len(longest) == 1:
+        for source in sources[1:]:
+            before[source] = (sources[0],)
+    elif len(longest) < FEWEST_SOURCES <= len(sources):
+        _put_off(before, [light[k] for k in order])
     has_start = sum(not waits for waits in before) >= FEWEST_SOURCES
     return NodeOrder(tuple(order), tuple(before), has_start)
 
