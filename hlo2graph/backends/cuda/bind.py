@@ -59,6 +59,13 @@ class Stopwatch:
         yield
         self.stages.append((stage, perf_counter() - start))
 
+    def summed(self) -> list[tuple[str, float]]:
+        """Return each stage once, with what it took in all."""
+        found: dict[str, float] = {}
+        for stage, seconds in self.stages:
+            found[stage] = found.get(stage, 0.0) + seconds
+        return list(found.items())
+
 
 class Functions:
     """Loaded kernels by C++ name; the modules are unloaded with the object."""

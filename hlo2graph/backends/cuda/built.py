@@ -24,12 +24,16 @@ MOST_PATTERNS = 64  # sets of ports that moved together, for which the updates a
 
 @dataclass(frozen=True, slots=True)
 class GraphMaker:
-    """Builds graphs of the same steps, each over its own addresses."""
+    """Builds graphs of the same steps, each over its own addresses.
+
+    `script` is the same as graphs and lone steps, where it is not to be one graph.
+    """
 
     device: Device
     steps: StepSequence
     nothing: Any  # the kernel that does nothing
     ports: tuple[Port, ...]
+    script: StepSequence | None = None
     chain: bool = False
     keep: object = None  # what owns kernels of the steps that the executable does not
 

@@ -22,6 +22,7 @@ from hlo2graph.backends.cuda.steps import (
     BranchStep,
     CopyStep,
     FillStep,
+    GraphStep,
     KernelStep,
     LibraryStep,
     LoopStep,
@@ -97,6 +98,8 @@ class GraphBuilder:
                 return self._loop(graph, step, after, chain=chain)
             case BranchStep():
                 return self._branch(graph, step, after, chain=chain)
+            case GraphStep():
+                raise AssertionError(f"{step.name} is a graph by itself")
             case _:
                 assert_never(step)
 

@@ -13,11 +13,12 @@ from sys import getrefcount
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Stopwatch
-from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.copier import Copier
 from hlo2graph.backends.cuda.device_array import DeviceArray
+from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream, write_array
+from hlo2graph.backends.cuda.partial.graphs import built
 from hlo2graph.backends.cuda.pointers import Site
 from hlo2graph.backends.cuda.ports import Placement
 from hlo2graph.backends.cuda.route import Brought, Move, Route, Router
@@ -53,7 +54,7 @@ class Instance:
         self._router = Router(plan, loaded.ports, self.memory.addresses)
         self._routes: OrderedDict[Brought, Route] = OrderedDict()
         self._copier = Copier()
-        build = partial(BuiltGraph, loaded.maker, self.memory.addresses, stream)
+        build = partial(built, loaded.maker, self.memory.addresses, stream)
         home = self._router.home
         self.graph = build(home, timed)
         with_table = partial(_built_with_table, loaded, self.memory.addresses, stream, home)
@@ -279,8 +280,8 @@ class KeptAlive:
 
 def _built_with_table(
     loaded: Loaded, at: Addresses, stream: Stream, home: Placement, table: int
-) -> BuiltGraph:
-    return BuiltGraph(loaded.with_table(), Addresses((*at.bases, table)), stream, home)
+) -> Launchable:
+    return built(loaded.with_table(), Addresses((*at.bases, table)), stream, home)
 
 
 def _wait(stream: Stream, ran: Event, kept: KeptAlive) -> None:

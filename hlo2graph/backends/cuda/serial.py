@@ -2,29 +2,35 @@
 
 It is what the graph is compared with, so Python must not slow it down: arguments are converted
 once, and a run makes one foreign call a step. Behind a gate a run is enqueued first and executed
-then, back to back, which shows the device's own time.
+then, back to back, which shows the device's own time. Where a plan is in graphs in part, the same
+stream launches these between the steps that are in none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from ctypes import c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, assert_never
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.driver import Bound, bound, cuda
-from hlo2graph.backends.cuda.memory import PinnedWord
+from hlo2graph.backends.cuda.launchable import Launchable
+from hlo2graph.backends.cuda.memory import PinnedWord, Stream
 from hlo2graph.backends.cuda.steps import (
     BranchStep,
     CopyStep,
-    Enqueued,
     FillStep,
+    GraphStep,
     KernelStep,
     LibraryStep,
     LoopStep,
+    PackedArguments,
     StepSequence,
+    Straight,
 )
+from hlo2graph.program.thunks import Slice
 
 QUEUE = 500  # launches that a stream holds for certain before a launch waits for room
 
@@ -55,7 +61,7 @@ class Gate:
         self._word.cell.value = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Readback:
     """Brings a predicate or selector to the host; waits for all that was enqueued."""
 
@@ -73,17 +79,27 @@ class _Readback:
 
 
 class SerialStream:
-    """A plan's steps, ready to be enqueued in program order."""
+    """A plan's steps, ready to be enqueued in program order.
 
-    def __init__(self, sequence: StepSequence, stream: Any, at: Addresses) -> None:
-        self._stream = stream
-        self._at = at
+    `graphs` are what GraphSteps launch, by number. The addresses in `at` may change for the
+    allocations in `movable`; `move` is told when they did.
+    """
+
+    def __init__(
+        self,
+        sequence: StepSequence,
+        stream: Stream,
+        at: Addresses,
+        graphs: Mapping[int, Launchable] | None = None,
+        movable: Collection[int] = (),
+    ) -> None:
+        self._stream, self._at = stream, at
+        self._graphs, self._movable = graphs or {}, frozenset(movable)
+        self._holding: dict[int, list[Do]] = {}  # by allocation: what moves a step that touches it
         self._word = PinnedWord()
         self._gate: Gate | None = None
         self._wait = bound("cuStreamSynchronize", c_void_p(int(stream)), place="waiting")
         self._calls = self._sequence(sequence)
-        self.launches = len(self._calls)  # of the outermost sequence; a loop counts as one
-        self.waits = any(not isinstance(c, Bound | Enqueued) for c in self._calls)
 
     def enqueue(self, gate: Gate | None = None) -> None:
         """Enqueue one run; where the host steers a loop or branch, most of it is run by then.
@@ -96,27 +112,49 @@ class SerialStream:
                 gate.open()
             call()
 
+    def to_move(self, allocations: Collection[int]) -> list[Do]:
+        """Return what to call when these allocations have moved, a call a step."""
+        found = {id(do): do for a in allocations for do in self._holding.get(a, ())}
+        return list(found.values())
+
     def _open(self) -> None:
         if self._gate is not None:
             self._gate.open()
 
-    def _sequence(self, sequence: StepSequence) -> tuple[Do, ...]:
+    def _sequence(self, sequence: StepSequence) -> list[Do]:
         calls: list[Do] = []
         for step in sequence.steps:
             match step:
                 case KernelStep() | CopyStep() | FillStep() | LibraryStep():
-                    calls.append(step.launcher(self._stream, self._at))
+                    self._straight(step, calls)
                 case LoopStep():
                     calls.append(self._loop(step))
                 case BranchStep():
                     calls.append(self._branch(step))
+                case GraphStep():
+                    calls.append(partial(self._graphs[step.number].launch_on, self._stream))
                 case _:
                     assert_never(step)
-        return tuple(calls)
+        return calls
+
+    def _straight(self, step: Straight, calls: list[Do]) -> None:
+        call, at = step.launcher(self._stream, self._at), len(calls)
+        calls.append(call)
+
+        def again() -> None:
+            calls[at] = step.launcher(self._stream, self._at)
+
+        packed = call.keep if isinstance(call, Bound) else None
+        in_place = partial(packed.move, self._at) if isinstance(packed, PackedArguments) else None
+        self._hold(step.slices, in_place or again)
+
+    def _hold(self, slices: Iterable[Slice], move: Do) -> None:
+        for allocation in self._movable.intersection(part.allocation for part in slices):
+            self._holding.setdefault(allocation, []).append(move)
 
     def _loop(self, step: LoopStep) -> Do:
         condition, body = self._sequence(step.condition), self._sequence(step.body)
-        again = self._readback(self._at.of(step.predicate), 1, step.place)
+        again = self._readback(step.predicate, 1, step.place)
 
         def run() -> None:
             _all(condition)
@@ -128,7 +166,7 @@ class SerialStream:
 
     def _branch(self, step: BranchStep) -> Do:
         branches = tuple(self._sequence(b) for b in step.branches)
-        selected = self._readback(self._at.of(step.selector), 1 if step.is_pred else 4, step.place)
+        selected = self._readback(step.selector, 1 if step.is_pred else 4, step.place)
         last = len(branches) - 1
 
         def choose() -> None:
@@ -139,18 +177,26 @@ class SerialStream:
 
         return choose if step.is_pred else switch
 
-    def _readback(self, address: int, size: int, place: str) -> _Readback:
-        copy = bound(
-            "cuMemcpyDtoHAsync_v2",
-            c_void_p(self._word.host),
-            c_uint64(address),
-            c_size_t(size),
-            c_void_p(int(self._stream)),
-            place=f"reading the condition of {place}",
-        )
-        return _Readback(self._word, copy, self._wait, self._open)
+    def _readback(self, part: Slice, size: int, place: str) -> _Readback:
+        def copy() -> Bound:
+            return bound(
+                "cuMemcpyDtoHAsync_v2",
+                c_void_p(self._word.host),
+                c_uint64(self._at.of(part)),
+                c_size_t(size),
+                c_void_p(int(self._stream)),
+                place=f"reading the condition of {place}",
+            )
+
+        found = _Readback(self._word, copy(), self._wait, self._open)
+
+        def again() -> None:
+            found.copy = copy()
+
+        self._hold((part,), again)
+        return found
 
 
-def _all(calls: tuple[Do, ...]) -> None:
+def _all(calls: list[Do]) -> None:
     for call in calls:
         call()

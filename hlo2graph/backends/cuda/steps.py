@@ -261,8 +261,18 @@ class BranchStep:
     is_light: ClassVar[bool] = False
 
 
+@dataclass(frozen=True, slots=True)
+class GraphStep:
+    """Steps that are one graph, where others are enqueued one by one; `number` tells it apart."""
+
+    name: str
+    number: int
+    sequence: StepSequence
+    is_light: ClassVar[bool] = False
+
+
 Straight: TypeAlias = KernelStep | CopyStep | FillStep | LibraryStep
-Step: TypeAlias = Straight | LoopStep | BranchStep
+Step: TypeAlias = Straight | LoopStep | BranchStep | GraphStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,5 +299,7 @@ def _count(step: Step) -> int:
             return 1 + step.condition.count() + step.body.count()
         case BranchStep():
             return 1 + sum(b.count() for b in step.branches)
+        case GraphStep():
+            return step.sequence.count()
         case _:
             return 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 
-from hlo2graph.backends.cuda.built import BuiltGraph
+from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, key_of
 from hlo2graph.backends.cuda.pointers.copy import copies_of, run_at_home
@@ -31,7 +31,7 @@ class Auto:
         self._site = site
         self._key = key_of(site)
         self._home = self._key(site.home)
-        self._graphs: OrderedDict[Placement, BuiltGraph] = OrderedDict()
+        self._graphs: OrderedDict[Placement, Launchable] = OrderedDict()
         self._graphs[self._home] = site.graph
         self._last = self._home
         self._paid: OrderedDict[Placement, float] = OrderedDict()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.driver import is_out_of_memory
+from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
@@ -27,7 +27,7 @@ class Cache:
     def __init__(self, site: Site, kept: int = KEPT) -> None:
         self._site, self._kept = site, kept
         self._key = key_of(site)
-        self._graphs: OrderedDict[Placement, BuiltGraph] = OrderedDict()
+        self._graphs: OrderedDict[Placement, Launchable] = OrderedDict()
         self._graphs[self._key(site.home)] = site.graph
         self.tally = Tally()
 
@@ -53,7 +53,7 @@ class Cache:
         self.tally.updates += graph.move(placement)  # who shares the graph may have moved it
         graph.launch_on(stream)
 
-    def _made(self, placement: Placement) -> BuiltGraph:
+    def _made(self, placement: Placement) -> Launchable:
         if len(self._graphs) < self._kept:
             built = build_if_room(self._site, placement)
             if built is not None:
@@ -66,7 +66,7 @@ class Cache:
         return graph
 
 
-def build_if_room(site: Site, placement: Placement) -> BuiltGraph | None:
+def build_if_room(site: Site, placement: Placement) -> Launchable | None:
     """Return a graph for `placement`, or None where the GPU has no memory for another one."""
     try:
         return site.build(placement)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo2graph.backends.cuda.built import BuiltGraph
+from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement, Port
@@ -38,7 +38,7 @@ class Copy:
 
 
 def run_at_home(
-    site: Site, graph: BuiltGraph, placement: Placement, stream: Stream
+    site: Site, graph: Launchable, placement: Placement, stream: Stream
 ) -> tuple[Move, ...]:
     """Enqueue the copies in, a run of `graph` at home and the copies out; return the copies."""
     inward, outward = moves_home(site, placement)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.copier import Copier
+from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.ports import Placement, Port
 
@@ -48,9 +48,9 @@ class Site:
 
     ports: tuple[Port, ...]
     home: Placement
-    graph: BuiltGraph
-    build: Callable[[Placement], BuiltGraph]
-    build_with_table: Callable[[int], BuiltGraph]
+    graph: Launchable
+    build: Callable[[Placement], Launchable]
+    build_with_table: Callable[[int], Launchable]
     copier: Copier
 
 

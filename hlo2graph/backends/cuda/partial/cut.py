@@ -1,0 +1,155 @@
+"""How a sequence's thunks are parted into graphs and what is enqueued by itself.
+
+A valid order of the thunks, by their edges, in which those that graphs may hold come in as few runs
+as can be; what is in a run too small for a graph of its own joins a later one where the edges
+allow that, and else is enqueued by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hlo2graph.backends.cuda.partial.policy import Judge, Policy, walk_of
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.thunks import Edge, Sequence, Slice, Thunk
+from hlo2graph.program.uses import writes
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Thunks that one graph holds, with the edges between them."""
+
+    sequence: Sequence[Slice]
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A thunk that no graph holds, and why."""
+
+    thunk: Thunk[Slice]
+    why: str
+
+
+Part: TypeAlias = Region | Alone
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Parts the sequences of a plan by a policy."""
+
+    plan: Plan
+    policy: Policy
+
+    def parts(self, sequence: Sequence[Slice]) -> tuple[Part, ...]:
+        """Return regions and lone thunks in the order in which they run."""
+        judge, least = Judge(self.plan, self.policy), self.policy.least
+        whys = [judge.why_not(thunk) for thunk in sequence.thunks]
+        sizes = [thunks_of(thunk) for thunk in sequence.thunks]
+        waits: list[list[int]] = [[] for _ in sequence.thunks]
+        for edge in sequence.edges:
+            waits[edge.dst].append(edge.src)
+        found: list[Part] = []
+        for is_held, run in arranged(waits, [not why for why in whys], sizes, least):
+            if is_held:
+                found.append(Region(_within(sequence, run)))
+                continue
+            small = f"would be in a graph of fewer than {least} thunks"
+            found += [Alone(sequence.thunks[k], whys[k] or small) for k in run]
+        return tuple(found)
+
+    def holds_all(self) -> bool:
+        """The whole plan is one graph."""
+        parts = self.parts(self.plan.body)
+        return not parts or (len(parts) == 1 and isinstance(parts[0], Region))
+
+
+def thunks_of(thunk: Thunk[Slice]) -> int:
+    """Return how many thunks there are in `thunk`, itself included, that write anything."""
+    return sum(any(w.size for w in writes(inner)) for inner in walk_of(thunk))
+
+
+def arranged(
+    waits: Several[Several[int]], held: Several[bool], sizes: Several[int], least: int
+) -> Iterator[tuple[bool, list[int]]]:
+    """Yield runs of positions that together are a valid order, and whether a graph holds them.
+
+    Position k waits for waits[k], all before it. A run that graphs hold is of `least` or more, by
+    `sizes`. Whether the first run is one is tried both ways: the way of fewer graphs is taken.
+    """
+    tried = [_Phases(waits, list(held), sizes, least, first) for first in (False, True)]
+    best = min(tried, key=lambda phases: phases.graphs)
+    for phase in sorted(set(best.at)):
+        yield best.is_held(phase), [k for k, at in enumerate(best.at) if at == phase]
+
+
+class _Phases:
+    """A phase for each position: those that graphs hold and those of lone thunks take turns."""
+
+    def __init__(
+        self,
+        waits: Several[Several[int]],
+        held: list[bool],
+        sizes: Several[int],
+        least: int,
+        first: bool,
+    ) -> None:
+        self._waits, self._held, self._sizes, self._first = waits, held, sizes, first
+        self._follows: list[list[int]] = [[] for _ in waits]
+        for k, before in enumerate(waits):
+            for b in before:
+                self._follows[b].append(k)
+        self.at = self._earliest()
+        while small := [p for p, size in self._graphs().items() if size < least]:
+            for phase in small:
+                self._put_off(phase)
+            left = {p for p, size in self._graphs().items() if size < least}
+            for k, phase in enumerate(self.at):
+                if held[k] and phase in left:
+                    held[k] = False
+            if left:
+                self.at = self._earliest()
+
+    @property
+    def graphs(self) -> int:
+        return len(self._graphs())
+
+    def is_held(self, phase: int) -> bool:
+        return (phase % 2 == 0) == self._first
+
+    def _earliest(self) -> list[int]:
+        found: list[int] = []
+        for k, before in enumerate(self._waits):
+            phase = max((found[b] + (self._held[b] != self._held[k]) for b in before), default=0)
+            found.append(phase + (self.is_held(phase) != self._held[k]))
+        return found
+
+    def _graphs(self) -> dict[int, int]:
+        """Return the size of each phase that graphs hold."""
+        found: dict[int, int] = {}
+        for k, phase in enumerate(self.at):
+            if self._held[k]:
+                found[phase] = found.get(phase, 0) + self._sizes[k]
+        return found
+
+    def _put_off(self, phase: int) -> None:
+        """Move what is in `phase` to the last phase that it may be in and that is there."""
+        there = set(self._graphs())
+        for k in reversed(range(len(self.at))):
+            if self.at[k] != phase or not self._held[k]:
+                continue
+            last = min((self.at[f] - (not self._held[f]) for f in self._follows[k]), default=None)
+            later = [p for p in there if p > phase and (last is None or p <= last)]
+            self.at[k] = max(later, default=phase)
+
+
+def _within(sequence: Sequence[Slice], run: list[int]) -> Sequence[Slice]:
+    place = {k: at for at, k in enumerate(run)}
+    edges = tuple(
+        Edge(place[e.src], place[e.dst], e.hazard, e.slice)
+        for e in sequence.edges
+        if e.src in place and e.dst in place
+    )
+    return Sequence(tuple(sequence.thunks[k] for k in run), edges=edges)
