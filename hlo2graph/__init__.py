@@ -1,7 +1,8 @@
 """hlo2graph: compile HLO text into graphs whose edges are exactly the data-flow hazards.
 
-`parse`, `plan` and `compile` are all there is to call; each is loaded when first used, so that
-importing the package (and asking the command line for help) costs next to nothing.
+`parse`, `plan` and `compile` make something to call of a text, `save` and `load` keep it in a file.
+Each is loaded when first used, so that importing the package (and asking the command line for help)
+costs next to nothing.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hlo2graph.errors import BackendError, HloError
     from hlo2graph.pipeline import compile, parse, plan
+    from hlo2graph.saved.reading import load
+    from hlo2graph.saved.writing import save
 
 __version__ = "0.1.0"
-__all__ = ["BackendError", "HloError", "__version__", "compile", "parse", "plan"]
+__all__ = ["BackendError", "HloError", "__version__", "compile", "load", "parse", "plan", "save"]
 
 _HOMES = {
     "BackendError": "hlo2graph.errors",
     "HloError": "hlo2graph.errors",
     "compile": "hlo2graph.pipeline",
+    "load": "hlo2graph.saved.reading",
     "parse": "hlo2graph.pipeline",
     "plan": "hlo2graph.pipeline",
+    "save": "hlo2graph.saved.writing",
 }
 
 

@@ -20,14 +20,28 @@ ROOMS = {
     "program": {"errors", "hlo", "ops"},
     "frontend": {"errors", "hlo", "ops", "program"},
     "backends": {"atomic", "errors", "hlo", "ops", "program"},
+    "importers": {"errors", "hlo", "ops", "frontend"},
     "inspect": {"atomic", "errors", "hlo", "ops", "passes", "program", "frontend", "backends"},
 }
+ROOMS["saved"] = {"atomic", "errors", "options", "hlo", "program", "backends", "hlo2graph"}
 ROOMS["pipeline"] = {*ROOMS["inspect"], "options"}
-ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "hlo2graph"}
-ROOMS["hlo2graph"] = {"errors", "pipeline"}
+ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "importers", "saved", "hlo2graph"}
+ROOMS["jax"] = {*ROOMS["pipeline"], "pipeline", "importers"}
+ROOMS["hlo2graph"] = {"errors", "pipeline", "saved"}
 
 LIBRARIES = {
-    "numpy": {"hlo", "ops", "passes", "program", "frontend", "backends", "inspect"},
+    "numpy": {
+        "hlo",
+        "ops",
+        "passes",
+        "program",
+        "frontend",
+        "backends",
+        "inspect",
+        "importers",
+        "jax",
+        "saved",
+    },
     "ml_dtypes": {"hlo", "ops", "frontend", "backends", "inspect"},
     "lark": {"frontend"},
     "click": {"cli"},
@@ -35,8 +49,8 @@ LIBRARIES = {
     "cuda": {"backends/cuda"},
     "nvmath": {"backends/cuda"},
     "graphviz": {"inspect"},
-    "jax": {"inspect"},  # as a reference, where it is installed
-    "jaxlib": {"inspect"},
+    "jax": {"inspect", "importers", "jax"},  # where it is installed
+    "jaxlib": {"inspect", "importers", "jax"},
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -19,6 +19,7 @@ from hlo2graph.backends.cuda.call import (
     donated_positions,
     read_arguments,
 )
+from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray
 from hlo2graph.backends.cuda.driver import open_device
 from hlo2graph.backends.cuda.instance import Instance
@@ -29,6 +30,7 @@ from hlo2graph.backends.cuda.pointers import STRATEGIES, Strategy
 from hlo2graph.backends.cuda.pointers.table import maker_with_table
 from hlo2graph.backends.cuda.pool import Pool
 from hlo2graph.backends.cuda.ports import ports_of
+from hlo2graph.backends.cuda.prepared import Prepared
 from hlo2graph.backends.cuda.products import Products
 from hlo2graph.backends.cuda.serial import SerialStream
 from hlo2graph.backends.cuda.support import check_support
@@ -62,6 +64,7 @@ class CudaExecutable:
         pointers: str = "copy",
         instances: int = 4,
         ordinal: int = 0,
+        kernels: Prepared | None = None,
     ) -> None:
         """Compile, load and bind `plan`, and build its graph.
 
@@ -69,7 +72,8 @@ class CudaExecutable:
         default forbids TF32 in products of f32, and tensor cores in kernels of ours. `unroll_loops`
         is auto, never or a number: loops of a known trip count up to it are written out in the
         graph. `pointers` is what happens where arrays lie elsewhere than at the call before: copy,
-        update, cache, recapture, table or auto.
+        update, cache, recapture, table or auto. `kernels` are the plan's, compiled before for this
+        precision and a device such as this: NVRTC is not needed then.
 
         Raises:
             UnsupportedError: for operations that have no device code, all at once, and for elided
@@ -78,21 +82,28 @@ class CudaExecutable:
         """
         unrolling = Unrolling.of(unroll_loops)
         self.plan = plan = fill_elided(plan, elided)
-        check_support(plan)
+        if kernels is None:
+            check_support(plan)
         timed = Stopwatch()
         self.stages = timed.stages
         self.device = device = open_device(ordinal)
         device.make_current()
+        self.matmul_precision, self.unroll_loops = matmul_precision, unroll_loops
         with timed("plan products"):
             self.precise = matmul_precision != "default"
             products = Products(plan, precise=self.precise)
         self._product_notes = products.notes
         self.products = products.plans
-        with timed("kernels as text"):
-            sources = kernels_of(plan, without=products.plans, precise=self.precise)
-        self.tf32 = products.tf32 or any(source.tf32 for source in sources.values())
-        with timed("compile kernels"):
-            units = compile_kernels(tuple(sources.values()), device.arch)
+        units: Sequence[Compiled]
+        if kernels is None:
+            with timed("kernels as text"):
+                sources = dict(kernels_of(plan, without=products.plans, precise=self.precise))
+            with timed("compile kernels"):
+                units = compile_kernels(tuple(sources.values()), device.arch)
+        else:
+            sources, units = dict(kernels.sources), kernels.units
+        own = [s for key, s in sources.items() if key.computation not in products.plans]
+        self.tf32 = products.tf32 or any(source.tf32 for source in own)
         self.kernels = len(sources)
         self.units, self.cached_units = len(units), sum(u.cached for u in units)
         with timed("load"):
@@ -108,9 +119,8 @@ class CudaExecutable:
         self.pointers = pointers
         nothing = self._functions[builtin.NOTHING]
         maker = GraphMaker(device, self.graph_steps, nothing, self.ports)
-        with_table = cache(
-            partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
-        )
+        made = partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
+        with_table = cache(partial(made, kernels.table_units if kernels else ()))
         strategy = STRATEGIES[pointers]
         self._loaded = Loaded(
             plan, device, maker, self.ports, with_table, strategy, self._functions

@@ -9,6 +9,7 @@ no HLO, is updated as by `update`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Several
 from ctypes import addressof, c_size_t, c_uint64, c_void_p, sizeof
 from dataclasses import dataclass, replace
 
@@ -16,11 +17,12 @@ from hlo2graph.backends.cuda.addresses import Operand
 from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels, plain
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.built import GraphMaker
+from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.driver import bound
 from hlo2graph.backends.cuda.kernels import KernelKey, key_of
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
-from hlo2graph.backends.cuda.ports import Placement
+from hlo2graph.backends.cuda.ports import Placement, Port
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.wrap import Outer, Parameter, wrapped
 from hlo2graph.program.plan import Plan
@@ -83,22 +85,35 @@ def maker_with_table(
     body: Sequence[Slice],
     sources: Mapping[KernelKey, KernelSource],
     products: Mapping[str, BlasPlan],
+    units: Several[Compiled] = (),
 ) -> GraphMaker:
     """Return what builds graphs of `body` that read a table, the allocation behind the plan's own.
 
-    Compiles the kernels that it takes.
+    `body` is the plan's, loops written out or not. Compiles the kernels that it takes, unless
+    `units` are what was made of `table_sources`.
     """
-    ports = {port.allocation: k for k, port in enumerate(maker.ports)}
-    packing = _Packing(ports, len(plan.allocations))
+    used = table_sources(plan, maker.ports, sources)
+    units = units or compile_kernels(used, maker.device.arch)
+    functions = Functions(units, {source.name: source for source in used})
+    steps = Binder(functions, sources, products, _packing(plan, maker.ports)).bind(body)
+    return replace(maker, steps=steps, keep=functions)
+
+
+def table_sources(
+    plan: Plan, ports: Several[Port], sources: Mapping[KernelKey, KernelSource]
+) -> tuple[KernelSource, ...]:
+    """Return the kernels of `plan` where those that touch a port read a table."""
+    packing = _packing(plan, ports)
     taken = [
         packing(thunk, sources[key_of(thunk)])[0]
-        for thunk in computing(body)
+        for thunk in computing(plan.body)
         if key_of(thunk) in sources
     ]
-    used = {source.name: source for source in taken}
-    functions = Functions(compile_kernels(tuple(used.values()), maker.device.arch), used)
-    steps = Binder(functions, sources, products, packing).bind(body)
-    return replace(maker, steps=steps, keep=functions)
+    return tuple({source.name: source for source in taken}.values())
+
+
+def _packing(plan: Plan, ports: Several[Port]) -> _Packing:
+    return _Packing({port.allocation: k for k, port in enumerate(ports)}, len(plan.allocations))
 
 
 @dataclass(frozen=True, slots=True)

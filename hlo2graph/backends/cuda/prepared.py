@@ -1,0 +1,62 @@
+"""A plan's kernels compiled for one architecture ahead of any device, to be loaded there later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.bind import compile_kernels
+from hlo2graph.backends.cuda.compiler import Compiled
+from hlo2graph.backends.cuda.kernels import KernelKey, kernels_of
+from hlo2graph.backends.cuda.pointers.table import table_sources
+from hlo2graph.backends.cuda.ports import ports_of
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.steps import StepSequence
+from hlo2graph.backends.cuda.support import check_support
+from hlo2graph.program.plan import Plan
+
+KERNELS_VERSION = 1
+"""Of what a kernel is given and what it is called: a change makes stored machine code useless.
+
+Arguments are the addresses of reads and writes in order (for the table: cells and offsets), those
+of the kernels of builtin.py stand there.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Kernels of every thunk, those too that a library may run where it is there.
+
+    `units` are in the order of `sources`, the one that belongs to no HLO at the end; `table_units`
+    are those that read addresses from a table, where they were asked for.
+    """
+
+    arch: str
+    sources: Mapping[KernelKey, KernelSource]
+    units: tuple[Compiled, ...]
+    table_units: tuple[Compiled, ...] = ()
+
+
+def prepared(plan: Plan, arch: str, *, precise: bool, table: bool) -> Prepared:
+    """Compile the kernels of `plan` for `arch`; no GPU is needed.
+
+    precise: as `matmul_precision` other than default asks for. table: those too that read addresses
+        from a table.
+
+    Raises:
+        UnsupportedError: for operations that have no device code, all at once.
+        BackendError: NVRTC is missing.
+    """
+    check_support(plan)
+    sources = kernels_of(plan, precise=precise)
+    units = compile_kernels(tuple(sources.values()), arch)
+    if not table:
+        return Prepared(arch, sources, tuple(units))
+    variants = table_sources(plan, ports_of(plan, StepSequence((), ())), sources)
+    return Prepared(arch, sources, tuple(units), tuple(compile_kernels(variants, arch)))
+
+
+def loads_on(arch: str, device: str) -> bool:
+    """Tell whether machine code for `arch` runs on a `device`: of one major version, not older."""
+    made, there = (int(name.removeprefix("sm_")) for name in (arch, device))
+    return made // 10 == there // 10 and made <= there

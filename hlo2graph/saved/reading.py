@@ -1,0 +1,137 @@
+"""A .h2g file to a plan, and to what runs it: nothing is parsed, planned or compiled."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.errors import BackendError, InputError
+from hlo2graph.hlo import Module
+from hlo2graph.options import BACKENDS, check_choice
+from hlo2graph.program.plan import Plan
+from hlo2graph.saved.choices import Choices
+from hlo2graph.saved.codec import Decoder
+from hlo2graph.saved.container import Container, read_container
+
+if TYPE_CHECKING:
+    from hlo2graph.backends.cuda.executable import CudaExecutable
+
+T = TypeVar("T", Plan, Module)
+
+
+def load(
+    path: str | os.PathLike[str],
+    backend: str = "auto",
+    *,
+    elided: str | None = None,
+    unroll_loops: str | None = None,
+    pointers: str | None = None,
+) -> HostExecutable | CudaExecutable:
+    """Return what runs a .h2g file, as `compile` does for a program.
+
+    backend: auto is what the file's plan is for: the host, or a GPU. host runs any with NumPy.
+    elided, unroll_loops, pointers: as for `compile`; left out, as the file was compiled.
+    Raises HloError: the file is none, damaged, or of another version or architecture; BackendError
+    where the backend is not there; and OSError.
+    """
+    saved = read_saved(Path(path).read_bytes(), os.fspath(path))
+    return saved.load(backend, elided=elided, unroll_loops=unroll_loops, pointers=pointers)
+
+
+def read_saved(data: bytes, filename: str) -> Saved:
+    """Return what a .h2g file holds, given its bytes. Raises InputError."""
+    return Saved(read_container(data, filename))
+
+
+class Saved:
+    """A file that was read: its plan, and what is loaded when it is asked for."""
+
+    def __init__(self, container: Container) -> None:
+        """Read the plan.
+
+        Raises:
+            InputError: it is not what this release reads.
+        """
+        self._container = container
+        self.filename = container.filename
+        with self._reading():
+            held = container.json("shared")
+            self._decode = Decoder(held["fields"], container.section("data"), held["shared"])
+            self.plan = self._of(Plan, "plan")
+            self.choices = Choices(**container.header["choices"])
+            self.arches = tuple(map(str, container.header["arches"]))
+
+    @cached_property
+    def module(self) -> Module | None:
+        """What the plan was made of, where the file has it."""
+        with self._reading():
+            has = "module" in self._container.header["sections"]
+            return self._of(Module, "module") if has else None
+
+    def load(
+        self,
+        backend: str = "auto",
+        *,
+        elided: str | None = None,
+        unroll_loops: str | None = None,
+        pointers: str | None = None,
+    ) -> HostExecutable | CudaExecutable:
+        """Return what runs the plan; see `hlo2graph.load`."""
+        check_choice("backend", backend, BACKENDS)
+        given = {"unroll_loops": unroll_loops, "pointers": pointers}
+        choices = replace(self.choices, **{k: v for k, v in given.items() if v is not None})
+        if backend == "host" or (backend == "auto" and self.plan.target == "host"):
+            return HostExecutable(self.plan, elided=elided)
+        try:
+            return self._on_cuda(elided, choices)
+        except BackendError as error:
+            wanted = f"for {', '.join(self.arches)}" if self.arches else "to be compiled"
+            raise BackendError(
+                f"{self.filename} is a plan for {self.plan.target}, its kernels {wanted}: {error}; "
+                "on the backend host its plan runs with NumPy"
+            ) from error
+
+    def _on_cuda(self, elided: str | None, choices: Choices) -> CudaExecutable:
+        from hlo2graph.backends.cuda.driver import open_device
+        from hlo2graph.backends.cuda.executable import CudaExecutable
+
+        kernels = None
+        if self.arches:
+            from hlo2graph.saved.kernels import kernels_for
+
+            device = open_device()
+            with self._reading():
+                kernels = kernels_for(self._container, device.arch)
+        return CudaExecutable(
+            self.plan,
+            elided=elided,
+            matmul_precision=choices.matmul_precision,
+            unroll_loops=choices.unroll_loops,
+            pointers=choices.pointers,
+            kernels=kernels,
+        )
+
+    def _of(self, wanted: type[T], section: str) -> T:
+        found = self._decode(self._container.json(section))
+        if not isinstance(found, wanted):
+            raise TypeError(f"the {section} is a {type(found).__name__}")
+        return found
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say which file it is, and who wrote it, where it holds something else than we write."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, RecursionError, zlib.error) as error:
+            writer = self._container.header.get("writer", "another release")
+            raise InputError(
+                f"{self.filename}: written by {writer}, and not as this release reads it "
+                f"({type(error).__name__}: {error}): compile the program anew"
+            ) from error
