@@ -31,6 +31,7 @@ from hlo2graph.options import (
 )
 from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
+from hlo2graph.passes.expand_inner_products import expand_inner_products
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
 from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
@@ -39,6 +40,7 @@ from hlo2graph.passes.fusion.why import Decisions, Why, launches_of
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.lay_out_dots import lay_out_dots
 from hlo2graph.passes.loops.double_rounds import double_rounds
+from hlo2graph.passes.loops.guard_rounds import guard_rounds
 from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.side_by_side import side_by_side
@@ -67,7 +69,8 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "none": (expand_scans, expand_sorts),
     "default": (
         *(expand_scans, expand_sorts, inline_calls, simplify, simplify_loops, double_rounds),
-        *(lay_out_dots, drop_barriers, own_inits, split_reductions, cut_dots, fuse, side_by_side),
+        *(lay_out_dots, drop_barriers, guard_rounds, expand_inner_products, own_inits),
+        *(split_reductions, cut_dots, fuse, side_by_side),
     ),
 }
 

@@ -1,0 +1,175 @@
+"""Writing several rounds into the body of a loop that ends when its state says so.
+
+In and out: a Module of the same meaning. What a loop costs beside its kernels is paid for each run
+of its body. Behind the first round of a body, each further one chooses between what it makes and
+the state as it was, as the condition says: a select at the end of the kernels that make it. A
+round that is one too many changes nothing, and none after it does. What it does is lost time, so
+this is for small work. Light rounds (see light) fuse with each other; between others stand
+barriers: what they need of the state, they do not compute anew from what it was rounds before.
+
+The rule, all of it: loops of an unknown number of rounds whose body and condition only compute,
+without loops, branches, random numbers and what has a kernel all of its own, on arrays of at most
+MOST_ELEMENTS; those of the state have at most MOST_CHOSEN together. The body is given as many
+rounds as have MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An
+update of a state in its place stays one: what is put there is chosen instead. Runs once, behind
+simplify_loops, which writes the number of rounds down where it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hlo2graph.hlo import DTYPES, Attribute, Computation, Instruction, Module, Shape, TupleShape
+from hlo2graph.ops.effects import with_effects
+from hlo2graph.ops.own_dot import runs_as_own_kernel
+from hlo2graph.ops.region import needs_own_kernel
+from hlo2graph.ops.trip_count import written_count
+from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.loops.light import light_work
+from hlo2graph.passes.names import Names
+from hlo2graph.passes.rules.tuple_parts import index_of, take_apart
+from hlo2graph.passes.sequences import sequences
+from hlo2graph.passes.simplify import simplify
+
+MOST_ROUNDS = 4
+LIGHT_ROUNDS = 16
+MOST_INSTRUCTIONS = 128
+MOST_ELEMENTS = 1 << 20
+MOST_CHOSEN = 1 << 16
+
+_HEAVY = frozenset(
+    {
+        *("call", "conditional", "convolution", "custom-call", "fft", "fusion", "ragged-dot"),
+        *("reduce-window", "scaled-dot", "scan", "select-and-scatter", "while"),
+    }
+)
+_DRAWING = frozenset({"rng", "rng-get-and-update-state"})  # a condition asked again may differ
+_FREE = frozenset({"constant", "get-tuple-element", "parameter", "tuple"})
+_PRED = DTYPES["pred"]
+
+
+def guard_rounds(module: Module) -> Module:
+    """Return `module` with several rounds in the body of each loop for which the rule holds."""
+    stepped = sequences(module)
+    effects = with_effects(module.computations)
+    done: dict[str, Computation] = {}
+    for name, computation in module.computations.items():
+        loops = [i.name for i in computation.instructions if i.opcode == "while"]
+        if loops and name in stepped:
+            draft = Draft(computation, module.computations, effects)
+            for loop in loops:
+                if loop in draft and written_count(draft[loop]) is None:
+                    done |= _with_rounds(draft, draft[loop], module.computations, effects)
+            computation = draft.done()
+        done[name] = computation
+    if len(done) == len(module.computations):
+        return module
+    return simplify(inline_calls(replace(module, computations=done)))
+
+
+def _with_rounds(
+    draft: Draft,
+    loop: Instruction,
+    computations: Mapping[str, Computation],
+    effects: frozenset[str],
+) -> dict[str, Computation]:
+    """Let a loop do several rounds at once; return its new computations, by name, if so."""
+    body, condition = (computations[str(loop.attrs[role])] for role in ("body", "condition"))
+    rounds = _rounds_of(body, condition)
+    if rounds < 2 or not draft.is_pure(loop):
+        return {}
+    names = Names(computations)
+    guarded = _guarded(Draft(body, computations, effects), condition.name)
+    guarded = replace(guarded, name=names.fresh(f"{body.name}.guarded"))
+    shape = body.result.shape
+    written = [replace(body.parameters[0], name="state")]
+
+    def write(name: str, opcode: str, attrs: dict[str, Attribute]) -> None:
+        given = (written[-1].name,)
+        written.append(Instruction(name, opcode, shape, given, attrs, span=loop.span))
+
+    write("round", "call", {"to_apply": body.name})
+    for number in range(1, rounds):
+        if not _is_light(body, condition):
+            write(f"end.{number}", "opt-barrier", {})
+        write(f"round.{number}", "call", {"to_apply": guarded.name})
+    name = names.fresh(f"{body.name}.rounds")
+    draft.become(loop.name, replace(loop, attrs={**loop.attrs, "body": name}))
+    several = Computation(name, tuple(written), written[-1].name, span=body.span)
+    return {guarded.name: guarded, name: several}
+
+
+def _rounds_of(body: Computation, condition: Computation) -> int:
+    shape = body.result.shape
+    if not isinstance(shape, TupleShape) or not all(isinstance(p, Shape) for p in shape.parts):
+        return 1
+    chosen = sum(leaf.elements for leaf in shape.leaves())
+    if chosen > MOST_CHOSEN or not _is_small(body) or not _is_small(condition):
+        return 1
+    work = [i for c in (body, condition) for i in c.instructions if i.opcode not in _FREE]
+    most = LIGHT_ROUNDS if _is_light(body, condition) else MOST_ROUNDS
+    return min(most, MOST_INSTRUCTIONS // max(1, len(work)))
+
+
+def _is_light(body: Computation, condition: Computation) -> bool:
+    return light_work(body) is not None and light_work(condition) is not None
+
+
+def _is_small(computation: Computation) -> bool:
+    for instr in computation.instructions:
+        leaves = tuple(instr.shape.leaves())
+        if not all(is_settled(leaf) and leaf.elements <= MOST_ELEMENTS for leaf in leaves):
+            return False
+        if instr.opcode in _HEAVY | _DRAWING or needs_own_kernel(instr):
+            return False
+        if instr.opcode == "dot":
+            lhs, rhs = (computation[name].shape for name in instr.operands[:2])
+            assert isinstance(lhs, Shape)
+            assert isinstance(rhs, Shape)
+            if not runs_as_own_kernel(instr, lhs, rhs):
+                return False
+    return True
+
+
+def _guarded(body: Draft, condition: str) -> Computation:
+    """Return a round that leaves the state as it is where the condition does not hold."""
+    [given] = body.computation.parameters
+    take_apart(body, body.root)
+    root = body[body.root]
+    holds = body.add(root, "call", Shape(_PRED), (given.name,), {"to_apply": condition})
+    results = [_chosen(body, given.name, k, name, holds) for k, name in enumerate(root.operands)]
+    body.become(root.name, replace(root, operands=tuple(results)))
+    return body.done()
+
+
+def _chosen(body: Draft, state: str, number: int, name: str, holds: str) -> str:
+    """Return what an element of the state becomes: `name`, or as it was."""
+    new = body[name]
+    if _is_element(new, state, number):
+        return name
+    if new.opcode == "dynamic-update-slice" and _is_element(body[new.operands[0]], state, number):
+        whole, update, *starts = new.operands
+        shape = body.shape(update)
+        before = body.add(
+            new, "dynamic-slice", shape, (whole, *starts), {"dynamic_slice_sizes": shape.dims}
+        )
+        kept = _select(body, holds, update, before)
+        return body.add(new, "dynamic-update-slice", new.shape, (whole, kept, *starts))
+    index = {"index": number}
+    before = body.add(new, "get-tuple-element", new.shape, (state,), index)
+    return _select(body, holds, name, before)
+
+
+def _select(body: Draft, holds: str, new: str, before: str) -> str:
+    like, shape = body[new], body.shape(new)
+    if shape.dims:
+        spread = Shape(_PRED, shape.dims, shape.layout)
+        holds = body.add(like, "broadcast", spread, (holds,), {"dimensions": ()})
+    return body.add(like, "select", shape, (holds, new, before))
+
+
+def _is_element(instr: Instruction, state: str, number: int) -> bool:
+    taken = instr.opcode == "get-tuple-element" and instr.operands == (state,)
+    return taken and index_of(instr) == number
