@@ -60,7 +60,7 @@ def test_mistakes_exit_with_2_and_say_what_to_do(cli, add, args, said):
         b"\n\n",
         b"\x0a\x05hello\x12\x80\x93\xff",
         b"\xff\xfe",
-        b"module @jit_f { func.func public @main() { return } }",
+        b"module @jit_f { func.func public @main() { retrun } }",
         b"HloModule m\n" + b"x" * 1_000_000,
         b"ThunkSequence",
         b"\0" * 100,

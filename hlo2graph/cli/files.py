@@ -4,32 +4,46 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hlo2graph.atomic import replacing
 from hlo2graph.options import Observer
 
+if TYPE_CHECKING:
+    from hlo2graph.ops.spec import Array
+
 SEPARATOR = "// -----"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A text, and the name it has in errors."""
+    """A text, and the name it has in errors.
+
+    `is_imported`: it was made of a file that holds something else, with `arguments` perhaps.
+    """
 
     filename: str
     text: str
+    is_imported: bool = False
+    arguments: tuple[Array, ...] = ()
 
 
 def read_file(path: str) -> Input:
-    """Return the text of a file, or of stdin for `-`.
+    """Return the text of a file, or of stdin for `-`; HLO text of StableHLO, protos and snapshots.
 
     Bytes that are no UTF-8 are kept as lone surrogates, which the parser places and explains.
+    Raises HloError where a file that is no text cannot be made HLO text.
     """
+    from hlo2graph.importers import to_hlo
+
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     name = "<stdin>" if path == "-" else path
+    if (imported := to_hlo(data, name)) is not None:
+        return Input(f"{name} as HLO", imported.text, True, imported.arguments)
     return Input(name, data.decode(errors="surrogateescape"))
 
 
@@ -37,7 +51,7 @@ def modules_in(whole: Input) -> list[Input]:
     """Return the modules of a text, each placed so that positions in errors are the file's."""
     from hlo2graph.frontend import split
 
-    return [Input(whole.filename, part) for part in split(whole.text)]
+    return [replace(whole, text=part) for part in split(whole.text)]
 
 
 def joined(texts: Iterable[str]) -> str:

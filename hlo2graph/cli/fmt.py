@@ -33,6 +33,8 @@ def command(file: str, output: str | None, check: bool, in_place: bool) -> None:
     from hlo2graph.hlo.printer import format_module
 
     given = read_file(file)
+    if given.is_imported and (check or in_place):
+        raise click.UsageError(f"{file} is no HLO text; print it with -o FILE.hlo")
     modules = (hlo2graph.parse(m.text, m.filename, verify=False) for m in modules_in(given))
     text = joined(format_module(module) for module in modules)
     if check:

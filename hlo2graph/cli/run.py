@@ -102,7 +102,7 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
     with progress(part.filename) as shown:
         module, executable = _compiled(part, observe, options, stages, shown)
         shown.say("run")
-        args, all_given = _arguments(executable.plan, options)
+        args, all_given = _arguments(executable.plan, options, part)
         session: _Session = {
             "module": None if elided else module,
             "stages": tuple(stages),
@@ -161,11 +161,13 @@ def _compiled(
     return module, executable
 
 
-def _arguments(plan: Plan, options: RunOptions) -> tuple[list[Array], bool]:
+def _arguments(plan: Plan, options: RunOptions, part: Input) -> tuple[list[Array], bool]:
     """Return an array per parameter leaf, and whether all were given."""
+    from hlo2graph.backends.arguments import check_arguments
     from hlo2graph.inspect.arrays import load_inputs, parse_input, random_inputs
 
-    found = load_inputs(Path(options["inputs"]), plan.inputs) if options["inputs"] else {}
+    found = dict(enumerate(check_arguments(part.arguments, plan.inputs))) if part.arguments else {}
+    found |= load_inputs(Path(options["inputs"]), plan.inputs) if options["inputs"] else {}
     found |= dict(parse_input(text, plan.inputs) for text in options["given"])
     drawn = random_inputs(plan.inputs, options["seed"])
     all_given = bool(found) and len(found) == len(drawn)

@@ -8,14 +8,18 @@ _JAX = "in JAX, lowered.as_text('hlo') and compiled.as_text() give HLO text"
 _DUMP = "XLA_FLAGS=--xla_dump_to=DIR --xla_dump_hlo_as_text writes HLO text"
 _BLANK = re.compile(r"(?>[ \t\r\n]++|//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/|#(?=\s)[^\n]*+)*+")
 
+_MLIR = (
+    r"(?:builtin\.)?module\s*(?:@\S+\s*)?(?:attributes\b[^\n]*)?\{|func\.func\b|#\w+\s*=|"
+    r"stablehlo\.|mhlo\.|!\w+\s*=|\"(?:builtin\.module|func\.func)\"\s*\("
+)
+
 # What the text begins with, blanks and comments skipped, and what it is then.
 _BEGINNINGS: tuple[tuple[str, str], ...] = (
     (r"\ufeff", "a byte order mark stands before the text; save the file as UTF-8 without one"),
-    (r"ML\S?R", f"this is MLIR bytecode; {_JAX}"),
+    (r"ML\S?R", f"this is MLIR bytecode; the commands take it; {_JAX}"),
     (r"ThunkSequence\b", "this is thunk-sequence text: a plan, not a module; plan, run, dot and "
      "check take it"),
-    (r"(?:builtin\.)?module\s*(?:@\S+\s*)?(?:attributes\b[^\n]*)?\{|func\.func\b|#\w+\s*=|"
-     r"stablehlo\.|mhlo\.|!\w+\s*=", f"this is StableHLO (MLIR), not HLO text; {_JAX}"),
+    (_MLIR, f"this is StableHLO (MLIR), not HLO text; the commands take it; {_JAX}"),
     (r"PK\x03\x04", "this is a zip archive, perhaps .npz arrays; give arrays with --inputs"),
     (r"\x1f\x8b|\x1f\ufffd", "this is gzip data; unpack it first"),
     (r"\x93NUMPY|\ufffdNUMPY", "this is a .npy array; give arrays with --input NAME=@FILE.npy"),
@@ -36,6 +40,13 @@ _PATTERNS = tuple((re.compile(pattern), message) for pattern, message in _BEGINN
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _HLO = re.compile(r"(?>HloModule|ENTRY)\b|%?[A-Za-z_][\w.\-]*+:?\s*+(?>[({=])", re.ASCII)
 _LOOKED_AT = 4096  # characters
+
+
+def is_mlir(text: str) -> bool:
+    """Tell whether `text` begins as a module of MLIR does, in whatever dialect."""
+    found = _BLANK.match(text)
+    assert found
+    return bool(re.match(_MLIR, text[found.end() : found.end() + _LOOKED_AT]))
 
 
 def identify(text: str) -> str | None:
