@@ -22,6 +22,7 @@ import hlo2graph
 import hlo2graph.inspect.cuda_session
 from hlo2graph.backends.cuda import bind, builtin, driver, executable, products, stamps
 from hlo2graph.backends.cuda.compiler import Compiled
+from hlo2graph.backends.cuda.copier import Moves
 from hlo2graph.backends.cuda.kernels import key_of
 from hlo2graph.backends.cuda.pointers.table import SUFFIX
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name
@@ -154,12 +155,6 @@ class FakeDriver(FakeGraphs):
             for start, block in list(self.memory.items())
         )
 
-    def cuMemcpyDtoDAsync(self, target, source, size, stream):
-        if not self.is_live(int(target), size) or not self.is_live(int(source), size):
-            return (BAD,)
-        assert int(target) + size <= int(source) or int(source) + size <= int(target)
-        return self.cuMemcpyHtoD(target, source, size)
-
     def cuMemcpyHtoD(self, target, source, size):
         ctypes.memmove(int(target), int(source), size)
         return (OK,)
@@ -279,6 +274,14 @@ class FakeDriver(FakeGraphs):
         self.conditions[handle] = int(chosen == single[0]) if single else found
         return None
 
+    def move(self, pointers, rows):
+        moves = Moves.from_address(ctypes.c_uint64.from_address(pointers).value)
+        for row in range(rows):
+            source, target, size = moves.source[row], moves.target[row], moves.size[row]
+            assert self.is_live(source, size)
+            assert self.is_live(target, size)
+            ctypes.memmove(target, source, size)
+
     def _stamp(self, address):
         launches = ctypes.c_uint32.from_address(address)
         row = (ctypes.c_uint64 * 2).from_address(address + 8 + 16 * (launches.value % LAUNCHES))
@@ -316,6 +319,9 @@ class FakeLibrary:
         self.driver = driver
 
     def cuLaunchKernel(self, function, *rest):
+        if self.driver.functions[function.value] == builtin.MOVE:
+            self.driver.move(rest[-2].value, rest[1].value)
+            return 0
         _, run = self.driver.kernel(function.value, rest[-2].value)
         run()
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.ports import ports_of
-from hlo2graph.backends.cuda.route import Brought, Move, Router, in_order
+from hlo2graph.backends.cuda.route import Brought, Move, Router, in_waves
 from hlo2graph.backends.cuda.steps import StepSequence
 from hlo2graph.errors import InputError
 
@@ -54,13 +55,14 @@ class Machine:
         self.bytes[address : address + len(data)] = data
 
     def move(self, moves):
-        """Copy in the order that in_order gives, a circle through other memory."""
-        ordered, circle = in_order(moves)
-        for m in ordered:
-            source = self.bytes[m.source : m.source + m.size]
-            target = self.bytes[m.target : m.target + m.size]
-            assert not np.shares_memory(source, target)
-            target[:] = source
+        """Copy in waves, each backwards, a circle through other memory."""
+        waves, circle = in_waves(moves)
+        for wave in waves:
+            for m, n in product(wave, wave):
+                source = self.bytes[m.source : m.source + m.size]
+                assert not np.shares_memory(source, self.bytes[n.target : n.target + n.size])
+            for m in reversed(wave):
+                self.write(m.target, self.bytes[m.source : m.source + m.size])
         held = [self.read(m.source, m.size) for m in circle]
         for m, data in zip(circle, held, strict=True):
             self.write(m.target, data)
@@ -165,6 +167,6 @@ def test_results_that_would_share_memory_are_refused():
 
 def test_moves_of_a_circle_are_found():
     swap = (Move(0, 16, 16), Move(16, 0, 16))
-    assert in_order(swap) == ((), swap)
-    chain = (Move(0, 16, 16), Move(16, 32, 16))
-    assert in_order(chain) == (chain[::-1], ())
+    assert in_waves(swap) == ((), swap)
+    chain = (Move(0, 16, 16), Move(16, 32, 16), Move(64, 48, 16))
+    assert in_waves(chain) == ((chain[1:], chain[:1]), ())

@@ -1,4 +1,4 @@
-"""The few kernels that belong to no HLO: setting conditions, filling with wide elements."""
+"""The few kernels that belong to no HLO: setting conditions, filling, moving arrays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ SET_IF_IS = "hlo2graph_set_if_is"
 SET_SWITCH_IS = "hlo2graph_set_switch_is"
 FILL8 = "hlo2graph_fill8"
 FILL16 = "hlo2graph_fill16"
+MOVE = "hlo2graph_move"
 NOTHING = "hlo2graph_nothing"
 FILL_THREADS = 256
+MOVE_THREADS = 256
+MOVE_BYTES = 16 * 4 * MOVE_THREADS  # of a block, each time round
+MOST_MOVES = 64  # of one launch
 
 TEXT = f"""\
 typedef unsigned long long u64;
@@ -64,6 +68,30 @@ extern "C" __global__ void {FILL16}(u64* target, u64 count, u64 low, u64 high) {
   follow();
   const u64 at = (u64)blockIdx.x * {FILL_THREADS} + threadIdx.x;
   if (at < count) target[2 * at] = low, target[2 * at + 1] = high;
+}}
+
+// Copies of arrays that no other copy here writes: one a row of blocks.
+struct Moves {{
+  u64 source[{MOST_MOVES}], target[{MOST_MOVES}], size[{MOST_MOVES}];
+}};
+template <typename T>
+__device__ inline void move(u64 source, u64 target, u64 count) {{
+  const T* from = (const T*)source;
+  T* to = (T*)target;
+  const u64 step = (u64)gridDim.x * {MOVE_THREADS};
+  u64 at = (u64)blockIdx.x * {MOVE_THREADS} + threadIdx.x;
+  for (; at + 3 * step < count; at += 4 * step) {{
+    const T a = from[at], b = from[at + step], c = from[at + 2 * step], d = from[at + 3 * step];
+    to[at] = a, to[at + step] = b, to[at + 2 * step] = c, to[at + 3 * step] = d;
+  }}
+  for (; at < count; at += step) to[at] = from[at];
+}}
+extern "C" __global__ void {MOVE}(const __grid_constant__ Moves moves) {{
+  const u64 source = moves.source[blockIdx.y], target = moves.target[blockIdx.y];
+  const u64 size = moves.size[blockIdx.y], skewed = source | target | size;
+  if (skewed % 16 == 0) move<uint4>(source, target, size / 16);
+  else if (skewed % 4 == 0) move<unsigned int>(source, target, size / 4);
+  else move<unsigned char>(source, target, size);
 }}
 
 extern "C" __global__ void {NOTHING}() {{}}

@@ -121,9 +121,9 @@ class CudaExecutable:
         maker = GraphMaker(device, self.graph_steps, nothing, self.ports)
         made = partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
         with_table = cache(partial(made, kernels.table_units if kernels else ()))
-        strategy = STRATEGIES[pointers]
+        strategy, move = STRATEGIES[pointers], self._functions[builtin.MOVE]
         self._loaded = Loaded(
-            plan, device, maker, self.ports, with_table, strategy, self._functions
+            plan, device, maker, self.ports, with_table, strategy, move, self._functions
         )
         self._first = Instance(self._loaded, self.stream, None, timed)
         self.memory = self._first.memory

@@ -53,7 +53,7 @@ class Instance:
         self._loaded = loaded
         self._router = Router(plan, loaded.ports, self.memory.addresses)
         self._routes: OrderedDict[Brought, Route] = OrderedDict()
-        self._copier = Copier()
+        self._copier = Copier(loaded.move, device.multiprocessors)
         build = partial(built, loaded.maker, self.memory.addresses, stream)
         home = self._router.home
         self.graph = build(home, timed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from hlo2graph.backends.cuda.built import GraphMaker
 from hlo2graph.backends.cuda.driver import Device
@@ -18,6 +19,7 @@ class Loaded:
 
     `with_table` returns what builds graphs whose kernels read addresses from a table, which is the
     allocation behind the plan's own; it compiles these when it is asked for the first time.
+    `move` is the kernel that copies arrays.
     """
 
     plan: Plan
@@ -26,4 +28,5 @@ class Loaded:
     ports: tuple[Port, ...]
     with_table: Callable[[], GraphMaker]
     strategy: Callable[[Site], Strategy]
+    move: Any
     keep: object = field(repr=False)  # what owns the loaded kernels

@@ -9,7 +9,8 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.addresses import Addresses
@@ -217,24 +218,33 @@ class Router:
         return Route(tuple(before), tuple(inputs), tuple(placement), tuple(after), tuple(results))
 
 
-def in_order(moves: Sequence[Move]) -> tuple[tuple[Move, ...], tuple[Move, ...]]:
-    """Return `moves` so that none overwrites what it or a later one reads; and those of a circle.
+def in_waves(
+    moves: Sequence[Move],
+) -> tuple[tuple[tuple[Move, ...], ...], tuple[Move, ...]]:
+    """Return `moves` in waves, of which none overwrites what it or a later one reads; and a circle.
 
-    The sources of a circle must all be read before any of its targets is written.
+    The sources of the circle must all be read before any of its targets is written.
     """
     left = list(moves)
-    ordered: list[Move] = []
+    waves: list[tuple[Move, ...]] = []
     while left:
-        free = [
-            m
-            for m in left
-            if not any(_overlap((m.target, m.target + m.size), n.source, n.size) for n in left)
-        ]
+        targets = sorted((m.target, m.target + m.size) for m in left)
+        read = {k for n in left for k in _meeting(targets, n.source, n.source + n.size)}
+        overwriting = {targets[k] for k in read}
+        free = tuple(m for m in left if (m.target, m.target + m.size) not in overwriting)
         if not free:
-            return tuple(ordered), tuple(left)
-        ordered += free
-        left = [m for m in left if m not in free]
-    return tuple(ordered), ()
+            return tuple(waves), tuple(left)
+        waves.append(free)
+        left = [m for m in left if (m.target, m.target + m.size) in overwriting]
+    return tuple(waves), ()
+
+
+def _meeting(spans: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[int]:
+    """Yield the numbers of the spans, sorted and apart, that share a byte with this one."""
+    at = bisect_left(spans, (end,)) - 1
+    while at >= 0 and spans[at][1] > start:
+        yield at
+        at -= 1
 
 
 def _overlap(span: tuple[int, int], start: int, size: int) -> bool:

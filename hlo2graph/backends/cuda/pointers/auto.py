@@ -1,9 +1,9 @@
 """Auto: whatever costs least, by what it has cost here and by how often addresses come again.
 
 A placement for which no graph is ready is met by copies, or by updating the graph that was not used
-for longest, whichever is cheaper. Once what one placement has cost that way exceeds what a graph of
-its own costs, it gets one: so all in all that is never more than twice what knowing the future
-would have cost.
+for longest, whichever is cheaper; where it comes call after call, by an update as soon as copies
+have cost as much. Once what one placement has cost exceeds what a graph of its own costs, it gets
+one. So what is chosen costs at most twice what knowing the future would have cost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import OrderedDict
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, key_of
-from hlo2graph.backends.cuda.pointers.copy import copies_of, run_at_home
+from hlo2graph.backends.cuda.pointers.copy import moves_home, run_at_home
 from hlo2graph.backends.cuda.pointers.costs import Costs, measured
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
@@ -37,7 +37,8 @@ class Auto:
         self._paid: OrderedDict[Placement, float] = OrderedDict()
         self._kept = KEPT
         self._costs: Costs | None = None
-        self._copying: list[float] = []  # what it costs to copy each port
+        self._again = 0.0  # what copies for `_copied`, call after call, have cost
+        self._copied: Placement = ()
         self._chosen = {"as it was": 0, "ready": 0, "copied": 0, "updated": 0, "built": 0}
         self.tally = Tally(notes=site.graph.refusals)
 
@@ -72,27 +73,32 @@ class Auto:
         """Run with addresses for which there is no graph."""
         if self._costs is None:
             self._costs = measured(self._site, stream, self._site.graph.build_seconds)
-            self._copying = [self._costs.copying(copies_of(p)) for p in self._site.ports]
         costs = self._costs
         oldest = next(iter(self._graphs.values()))
         updating = costs.update * oldest.nodes_to_move(placement)
         copying = sum(
-            cost
-            for cost, home, at in zip(self._copying, self._site.home, placement, strict=True)
-            if home != at
+            costs.copying(sum(move.size for move in moves))
+            for moves in moves_home(self._site, placement)
         )
         if self._home not in self._graphs:
             copying += costs.update * oldest.nodes_to_move(self._site.home)
         paid = self._paid.pop(key, 0.0) + min(updating, copying)
         if not (paid > costs.build and self._build(key, placement, costs)):
             self._remember(key, paid)
-            if copying < updating:
+            if copying < updating and not self._stays(key, copying, updating):
                 self._copy(placement, stream, costs)
                 return
             self._move_oldest(key, placement, costs)
             self._chosen["updated"] += 1
         self._last = key
         self._graphs[key].launch_on(stream)
+
+    def _stays(self, key: Placement, copying: float, updating: float) -> bool:
+        """Tell whether copies for one placement, call after call, have cost as much as updating."""
+        if key != self._copied:
+            self._copied, self._again = key, 0.0
+        self._again += copying
+        return self._again > updating
 
     def _remember(self, key: Placement, paid: float) -> None:
         self._paid[key] = paid

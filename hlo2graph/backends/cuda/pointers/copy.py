@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
-from hlo2graph.backends.cuda.ports import Placement, Port
+from hlo2graph.backends.cuda.ports import Placement
 from hlo2graph.backends.cuda.route import Move
 
 
@@ -47,11 +47,6 @@ def run_at_home(
     graph.launch_on(stream)
     site.copier(outward, stream)
     return (*inward, *outward)
-
-
-def copies_of(port: Port) -> tuple[int, ...]:
-    """Return the bytes of each copy that it takes to run with the port elsewhere."""
-    return (port.size,) * ((port.input is not None) + port.is_written)
 
 
 def moves_home(site: Site, placement: Placement) -> tuple[list[Move], list[Move]]:

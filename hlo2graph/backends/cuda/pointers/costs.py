@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
@@ -19,16 +19,19 @@ WEIGHT = 0.2  # of a new measurement against those before
 
 @dataclass(slots=True)
 class Costs:
-    """Seconds: of a copy and of each byte, of a node's update, of building a graph."""
+    """Seconds: of copying at once, and of each byte, of a node's update, of building a graph."""
 
     copy: float
     byte: float
     update: float
     build: float
 
-    def copying(self, sizes: Sequence[int]) -> float:
-        """Return what copies of these sizes cost, with the device's time: a run waits for them."""
-        return sum(self.copy + self.byte * size for size in sizes)
+    def copying(self, size: int) -> float:
+        """Return what a launch costs that copies so many bytes; the device's time is in it.
+
+        A run waits for that.
+        """
+        return self.copy + self.byte * size if size else 0.0
 
     def __str__(self) -> str:
         return (
