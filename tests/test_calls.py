@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from cuda.bindings import driver as real
 
+from hlo2graph.backends.cuda import executable
 from hlo2graph.backends.cuda.device_array import DeviceArray
+from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.errors import BackendError, InputError
 from tests.blocks import Block, View, put
 from tests.fake_cuda import fake
@@ -26,6 +28,15 @@ def diamond(x):
     return host(DIAMOND, x)[0]
 
 
+def ours(exe, value):
+    """Return a device array of the executable's kind that is not its own."""
+    leaf = exe.plan.inputs[0]
+    block = DeviceMemory(leaf.slice.size, "")
+    array = DeviceArray(block.address, leaf.shape, exe.device, exe.stream, block)
+    array.fill(value)
+    return array
+
+
 def test_arguments_that_did_not_change_are_recognised(fake):
     found, exe = fake(DIAMOND, pointers="update")
     arrays = exe.put(X)
@@ -34,6 +45,21 @@ def test_arguments_that_did_not_change_are_recognised(fake):
     (y,) = exe(*arrays)
     assert found.api[before:] == ["cuGraphLaunch"]
     assert np.array_equal(np.asarray(y), diamond(X))
+
+
+def test_sets_of_arrays_that_take_turns_are_recognised_and_not_kept_alive(fake, monkeypatch):
+    _, exe = fake(DIAMOND, pointers="cache")
+    sets = [ours(exe, X), ours(exe, X + 1)]
+    for array in sets:
+        exe(array)
+    with monkeypatch.context() as without:
+        without.setattr(executable, "read_arguments", None)
+        for value, array in zip((X, X + 1, X), (*sets, sets[0]), strict=True):
+            assert np.array_equal(np.asarray(exe(array)[0]), diamond(value))
+    second = weakref.ref(sets.pop())
+    del array
+    gc.collect()
+    assert second() is None
 
 
 def test_an_array_that_was_written_since_is_read_anew(fake):

@@ -1,7 +1,7 @@
 """Calls of an executable: arrays of any library in, checked each time; results out.
 
-An argument that was there at the last call and cannot have changed since is recognised at once:
-our own device arrays and JAX's. Any other is read anew, because its owner may have moved it.
+Arguments that came together at an earlier call and cannot have changed since are recognised: device
+arrays of ours, and JAX's of the last call. Any other is read anew: its owner may have moved it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Arguments:
     owners: list[object] = field(default_factory=list)
     refs: list[Callable[[], object]] = field(default_factory=list)
     is_still: bool = True
+    kept: list[int] | None = field(default_factory=list)  # positions of the owners, if all are args
 
 
 def read_arguments(
@@ -55,20 +56,23 @@ def read_arguments(
     """
     if len(args) != len(plan.inputs):
         check_arguments(args, plan.inputs)  # says what is wrong
-    found = Arguments()
+    found, own = Arguments(), instance.inputs
     for position, (arg, leaf) in enumerate(zip(args, plan.inputs, strict=True)):
         if type(arg) is DeviceArray and (arg.layout is leaf.shape or arg.layout == leaf.shape):
             if arg.stream is not stream:
                 let_wait(int(stream), arg.stream.handle)
                 found.is_still = False
             found.addresses.append(arg.address)
-            if arg is not instance.inputs[position]:
+            if arg is not own[position]:
                 found.owners.append(arg)
+                if found.kept is not None:
+                    found.kept.append(position)
             found.refs.append(weakref.ref(arg))
         elif is_on_device(arg):
             given = take(arg, leaf, f"input {position}", device, stream)
             found.addresses.append(given.address)
             found.owners += (given.owner, arg)
+            found.kept = None
             if is_settled(arg):
                 found.refs.append(_Settled(arg))
             else:
@@ -193,4 +197,4 @@ def described(found: Arguments, outputs: Outputs, donated: tuple[int, ...]) -> C
     brought = Brought(tuple(found.addresses), tuple(outputs.addresses), donated)
     owners = [*found.owners, *outputs.owners]
     is_still = found.is_still and bool(found.refs) and not outputs.owners and not donated
-    return Call(brought, found.on_host, owners, found.refs, is_still)
+    return Call(brought, found.on_host, owners, found.refs, is_still, found.kept)

@@ -66,7 +66,8 @@ class Instance:
         self._kept = KeptAlive()
         self._results: tuple[DeviceArray, ...] = ()
         self._results_on: Stream | None = None
-        self._known: Known | None = None
+        self._known: OrderedDict[tuple[int, ...], Known] = OrderedDict()  # by arguments' ids
+        self._again: tuple[Known | None, Sequence[object]] = (None, ())
         weakref.finalize(self, _wait, stream, self._ran, self._kept).atexit = False
 
     @cached_property
@@ -105,21 +106,25 @@ class Instance:
             self._enqueue(route, call, stream)
         finally:
             self._leave(stream, call.owners)
-        is_again = call.is_still and stream is self.stream
-        self._known = Known(call.refs, route, call.owners) if is_again else None
+        if call.is_still and stream is self.stream:
+            self._remember(call, route)
         return route
 
     def again(self, args: Sequence[object]) -> bool:
-        """Enqueue the last call once more, if `args` are its very arrays; tell whether they are.
+        """Enqueue an earlier call once more, if `args` are its very arrays; tell whether they are.
 
         Only calls on our own stream count, with arrays that stay where and as they are.
         """
-        known = self._known
-        if known is None or len(known.refs) != len(args):
+        known = self._known.get(tuple(map(id, args)))
+        if known is None:
             return False
         for ref, arg in zip(known.refs, args, strict=True):
             if ref() is not arg:
                 return False
+        last, owners = self._again
+        if known is not last:
+            owners = known.owners or [args[k] for k in known.kept]
+            self._again = known, owners
         stream, route = self.stream, known.route
         self._enter(stream)
         try:
@@ -127,8 +132,19 @@ class Instance:
             self.strategy.launch(route.placement, stream)
             self._copier(route.after, stream)
         finally:
-            self._leave(stream, known.owners)
+            self._leave(stream, owners)
         return True
+
+    def _remember(self, call: Call, route: Route) -> None:
+        """Know a call again; of those that keep something of other libraries alive, the last."""
+        key = tuple(id(ref()) for ref in call.refs)
+        if call.kept is None:
+            self._known.clear()
+        self._known[key] = Known(
+            call.refs, route, call.owners if call.kept is None else (), call.kept or ()
+        )
+        if len(self._known) > ROUTES:
+            self._known.popitem(last=False)
 
     @property
     def home(self) -> Placement:
@@ -209,8 +225,9 @@ class Instance:
 class Call:
     """One call's arrays: those on the device by address, those on the host by position.
 
-    `owners` must live until it has run. `is_still` says that the arrays, which `refs` refer to,
-    are all on the device and can neither move nor change.
+    `owners` must live until it has run: arguments at the positions `kept`, or something of other
+    libraries too where that is None. `is_still` says that the arrays, which `refs` refer to, are
+    all on the device and can neither move nor change.
     """
 
     brought: Brought
@@ -218,15 +235,17 @@ class Call:
     owners: Sequence[object]
     refs: Sequence[Callable[[], object]]
     is_still: bool
+    kept: Sequence[int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A call that may come again as it was."""
+    """A call that may come again as it was; what must live is in `owners`, or at `kept`."""
 
     refs: Sequence[Callable[[], object]]
     route: Route
     owners: Sequence[object]
+    kept: Sequence[int]
 
 
 class KeptAlive:
