@@ -58,6 +58,8 @@ def test_sets_of_arrays_that_take_turns_are_recognised_and_not_kept_alive(fake, 
             assert np.array_equal(np.asarray(exe(array)[0]), diamond(value))
     second = weakref.ref(sets.pop())
     del array
+    exe(X)  # what earlier calls used is let go at a later one
+    exe(*sets)
     gc.collect()
     assert second() is None
 
