@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 from hlo2graph.backends.cuda.addresses import Addresses
-from hlo2graph.backends.cuda.bind import Stopwatch
+from hlo2graph.backends.cuda.bind import Binder, Stopwatch
 from hlo2graph.backends.cuda.driver import Bound, Device
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.nodes import Node
+from hlo2graph.backends.cuda.partial.bind import Cut
 from hlo2graph.backends.cuda.ports import Placement, Port
 from hlo2graph.backends.cuda.steps import StepSequence
 from hlo2graph.errors import BackendError
+from hlo2graph.program.thunks import Sequence, Slice
 
 MOST_LAUNCHERS = 64  # streams for which a launch is kept ready
 MOST_PATTERNS = 64  # sets of ports that moved together, for which the updates are kept ready
@@ -26,16 +28,25 @@ MOST_PATTERNS = 64  # sets of ports that moved together, for which the updates a
 class GraphMaker:
     """Builds graphs of the same steps, each over its own addresses.
 
-    `script` is the same as graphs and lone steps, where it is not to be one graph.
+    `cut` says how the plan is parted, where it is not to be one graph; `script` is it parted.
     """
 
     device: Device
     steps: StepSequence
     nothing: Any  # the kernel that does nothing
     ports: tuple[Port, ...]
+    cut: Cut | None = None
     script: StepSequence | None = None
     chain: bool = False
     keep: object = None  # what owns kernels of the steps that the executable does not
+
+    def bound_by(self, binder: Binder, body: Sequence[Slice], keep: object) -> GraphMaker:
+        """Return what makes graphs of `body`, the plan with loops written out, as `binder` has it.
+
+        `keep` owns the binder's kernels.
+        """
+        script = None if self.cut is None else self.cut.bind(binder)
+        return replace(self, steps=binder.bind(body), script=script, keep=keep)
 
     def build(self, home: Addresses, placement: Placement) -> tuple[GraphBuilder, Any]:
         """Return a new graph, and what built it; allocations that are no ports lie at `home`."""

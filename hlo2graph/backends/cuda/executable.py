@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from typing import Any, SupportsInt
+from typing import Any, SupportsInt, Unpack
 
 from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.cuda import builtin
@@ -19,6 +19,7 @@ from hlo2graph.backends.cuda.call import (
     donated_positions,
     read_arguments,
 )
+from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray
 from hlo2graph.backends.cuda.driver import open_device
@@ -26,6 +27,10 @@ from hlo2graph.backends.cuda.instance import Instance
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, Stream
+from hlo2graph.backends.cuda.partial.bind import Cut
+from hlo2graph.backends.cuda.partial.cut import Cutter
+from hlo2graph.backends.cuda.partial.graphs import PartialGraph
+from hlo2graph.backends.cuda.partial.policy import Policy
 from hlo2graph.backends.cuda.pointers import STRATEGIES, Strategy
 from hlo2graph.backends.cuda.pointers.table import maker_with_table
 from hlo2graph.backends.cuda.pool import Pool
@@ -59,28 +64,22 @@ class CudaExecutable:
         plan: Plan,
         *,
         elided: str | None = None,
-        matmul_precision: str = "default",
-        unroll_loops: str = "auto",
-        pointers: str = "copy",
-        instances: int = 4,
         ordinal: int = 0,
         kernels: Prepared | None = None,
+        **options: Unpack[CudaOptions],
     ) -> None:
         """Compile, load and bind `plan`, and build its graph.
 
-        `elided` gives values to constants that the text left out. `matmul_precision` other than
-        default forbids TF32 in products of f32, and tensor cores in kernels of ours. `unroll_loops`
-        is auto, never or a number: loops of a known trip count up to it are written out in the
-        graph. `pointers` is what happens where arrays lie elsewhere than at the call before: copy,
-        update, cache, recapture, table or auto. `kernels` are the plan's, compiled before for this
-        precision and a device such as this: NVRTC is not needed then.
+        `elided` gives values to constants that the text left out. `kernels` are the plan's,
+        compiled before for this precision and a device such as this: NVRTC is not needed then.
 
         Raises:
             UnsupportedError: for operations that have no device code, all at once, and for elided
                 constants where `elided` is None.
             BackendError: there is no GPU, or the driver refuses something.
         """
-        unrolling = Unrolling.of(unroll_loops)
+        self.choices = chosen = Choices(**options)
+        unrolling, policy = Unrolling.of(chosen.unroll_loops), Policy.of(chosen.capture)
         self.plan = plan = fill_elided(plan, elided)
         if kernels is None:
             check_support(plan)
@@ -88,9 +87,8 @@ class CudaExecutable:
         self.stages = timed.stages
         self.device = device = open_device(ordinal)
         device.make_current()
-        self.matmul_precision, self.unroll_loops = matmul_precision, unroll_loops
         with timed("plan products"):
-            self.precise = matmul_precision != "default"
+            self.precise = chosen.matmul_precision != "default"
             products = Products(plan, precise=self.precise)
         self._product_notes = products.notes
         self.products = products.plans
@@ -111,26 +109,38 @@ class CudaExecutable:
             self.stream = Stream()
             self.steps = Binder(self._functions, sources, products.plans)
             self.serial_steps = self.steps.bind(plan.body)
-            self.graph_body, self.unrolled = unrolled(plan.body, unrolling, plan.schedule)
-            self.graph_steps = (
-                self.steps.bind(self.graph_body) if self.unrolled else self.serial_steps
-            )
-            self.ports = ports_of(plan, self.graph_steps)
-        self.pointers = pointers
-        nothing = self._functions[builtin.NOTHING]
-        maker = GraphMaker(device, self.graph_steps, nothing, self.ports)
+            self.ports = ports_of(plan, self.serial_steps)
+            self.cutter = Cutter(plan, policy)
+            maker = self._maker(unrolling)
         made = partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
         with_table = cache(partial(made, kernels.table_units if kernels else ()))
-        strategy, move = STRATEGIES[pointers], self._functions[builtin.MOVE]
+        strategy, move = STRATEGIES[chosen.pointers], self._functions[builtin.MOVE]
         self._loaded = Loaded(
             plan, device, maker, self.ports, with_table, strategy, move, self._functions
         )
         self._first = Instance(self._loaded, self.stream, None, timed)
         self.memory = self._first.memory
-        self._pool = Pool(self._first, partial(_another, self._loaded, self._first), instances)
+        self._pool = Pool(
+            self._first, partial(_another, self._loaded, self._first), chosen.instances
+        )
         self._current = threading.local()
         self._streams: dict[int, Stream] = {}
         self._donated = plan.donated
+
+    @property
+    def pointers(self) -> str:
+        """What happens where arrays lie elsewhere than at the call before."""
+        return self.choices.pointers
+
+    @property
+    def matmul_precision(self) -> str:
+        """What products may round to."""
+        return self.choices.matmul_precision
+
+    @property
+    def unroll_loops(self) -> str:
+        """Which loops are written out."""
+        return self.choices.unroll_loops
 
     @property
     def inputs(self) -> tuple[ArrayType, ...]:
@@ -152,8 +162,8 @@ class CudaExecutable:
         return (f"written out round by round: {loops}", *notes)
 
     @property
-    def graph(self) -> BuiltGraph:
-        """The graph over the executable's own buffers."""
+    def graph(self) -> BuiltGraph | PartialGraph:
+        """The graph over the executable's own buffers, or the graphs and lone thunks."""
         return self._first.graph
 
     @property
@@ -273,10 +283,24 @@ class CudaExecutable:
     @cached_property
     def chain(self) -> BuiltGraph:
         """The same nodes in program order, as a graph."""
-        maker, home = replace(self._loaded.maker, chain=True), self._first.home
+        maker = replace(self._loaded.maker, script=None, chain=True)
+        home = self._first.home
         return BuiltGraph(maker, self.memory.addresses, self.stream, home)
 
     # ---- inside ------------------------------------------------------------------------------
+
+    def _maker(self, unrolling: Unrolling) -> GraphMaker:
+        """Bind the plan as graphs have it, loops written out."""
+        plan, functions = self.plan, self._functions
+        self.graph_body, self.unrolled = unrolled(plan.body, unrolling, plan.schedule)
+        cut = None if self.cutter.holds_all() else Cut(self.cutter, unrolling)
+        if cut is not None:
+            self.unrolled = cut.written_out()
+        nothing = functions[builtin.NOTHING]
+        maker = GraphMaker(self.device, self.serial_steps, nothing, self.ports, cut)
+        maker = maker.bound_by(self.steps, self.graph_body, functions)
+        self.graph_steps = maker.steps
+        return maker
 
     def _enter(self) -> None:
         """Make the context current on this thread."""

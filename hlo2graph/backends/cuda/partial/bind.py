@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeAlias
 
 from hlo2graph.backends.cuda.bind import Binder
 from hlo2graph.backends.cuda.partial.cut import Alone, Cutter, Region
 from hlo2graph.backends.cuda.steps import GraphStep, Step, StepSequence
+from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
 from hlo2graph.program.thunks import Sequence, Slice
 
-WriteOut: TypeAlias = Callable[[Sequence[Slice]], Sequence[Slice]]
-"""What writes the short loops of a region out, round by round."""
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a plan is cut, and which loops of its regions are written out."""
+
+    cutter: Cutter
+    unrolling: Unrolling
+
+    def bind(self, binder: Binder) -> StepSequence:
+        """Return the plan's script: each step waits for the one before.
+
+        Nested sequences of lone loops and branches are cut too; a region is bound as `binder` has
+        it for a graph.
+        """
+        given = binder.functions, binder.sources, binder.products, binder.packing
+        return _ScriptBinder(*given, cut=self, regions=binder).bind(self.cutter.plan.body)
+
+    def written_out(self) -> tuple[str, ...]:
+        """Return which loops are written out, a phrase each."""
+        regions = self.cutter.regions(self.cutter.plan.body)
+        return tuple(done for region in regions for done in self._unrolled(region)[1])
+
+    def steps(self, region: Region, binder: Binder) -> StepSequence:
+        """Return the steps of the graph of `region`."""
+        return binder.bind(self._unrolled(region)[0])
+
+    def _unrolled(self, region: Region) -> tuple[Sequence[Slice], tuple[str, ...]]:
+        return unrolled(region.sequence, self.unrolling, self.cutter.plan.schedule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptBinder(Binder):
-    """Turns sequences into what a serial stream enqueues, cut by `cutter`.
-
-    Nested sequences of lone loops and branches are cut too; a region is bound as a graph has it.
-    """
-
-    cutter: Cutter
-    write_out: WriteOut
-    numbers: count[int] = field(default_factory=count)
+class _ScriptBinder(Binder):
+    cut: Cut
+    regions: Binder
+    numbers: Iterator[int] = field(default_factory=count)
 
     def bind(self, sequence: Sequence[Slice]) -> StepSequence:
-        """Return the script of `sequence`: each step waits for the one before."""
-        plain = Binder(self.functions, self.sources, self.products, self.packing)
         steps: list[Step] = []
-        for part in self.cutter.parts(sequence):
+        for part in self.cut.cutter.parts(sequence):
             match part:
                 case Region():
-                    inside = plain.bind(self.write_out(part.sequence))
+                    inside = self.cut.steps(part, self.regions)
                     if inside.steps:
                         number = next(self.numbers)
                         steps.append(GraphStep(f"graph {number}", number, inside))

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from hlo2graph.backends.cuda.partial.policy import Judge, Policy, walk_of
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Edge, Sequence, Slice, Thunk
-from hlo2graph.program.uses import writes
+from hlo2graph.program.uses import nested, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,21 @@ class Cutter:
             small = f"would be in a graph of fewer than {least} thunks"
             found += [Alone(sequence.thunks[k], whys[k] or small) for k in run]
         return tuple(found)
+
+    def regions(self, sequence: Sequence[Slice]) -> Iterator[Region]:
+        """Yield the regions of `sequence`, and of those nested in its lone thunks."""
+        for _, part in self.walk(sequence):
+            if isinstance(part, Region):
+                yield part
+
+    def walk(self, sequence: Sequence[Slice], where: str = "") -> Iterator[tuple[str, Part]]:
+        """Yield all parts, each with its place: those nested in a lone thunk come behind it."""
+        for part in self.parts(sequence):
+            yield where, part
+            if isinstance(part, Alone):
+                home = f"{where}/{part.thunk.name}" if where else part.thunk.name
+                for label, inner in nested(part.thunk):
+                    yield from self.walk(inner, f"{home}/{label}")
 
     def holds_all(self) -> bool:
         """The whole plan is one graph."""

@@ -5,6 +5,8 @@
     loops:N         loops of a known trip count over N, with all that is in them
     KIND            thunks of this kind: kernel, library, copy, fill, collective, while, conditional
     -KIND, +KIND    all kinds, or those said before, without this one, or with it
+    min:N           graphs of at least N thunks, those nested in loops and branches counted; else 2,
+                    or 1 where graphs hold everything
 
 Several of them, with commas between, must all hold. A loop or conditional is held if all in it may
 be.
@@ -13,7 +15,7 @@ be.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.errors import InputError
 from hlo2graph.program.plan import AllocationKind, Plan
@@ -23,7 +25,8 @@ from hlo2graph.program.uses import nested, reads, walk, writes
 
 KINDS = ("kernel", "library", "copy", "fill", "collective", "while", "conditional")
 STABLE = (AllocationKind.TEMP, AllocationKind.CONSTANT)
-LEAST = 2  # thunks of a graph, unless told: launching one takes as long as enqueuing two
+DIGITS = 18  # of a number in a policy
+LEAST = 2  # thunks: launching a graph takes longer than enqueuing one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,38 +39,35 @@ class Policy:
     least: int = 1
 
     @staticmethod
-    def of(text: str, least: int | None = None) -> Policy:
-        """Read a policy; `least` is 2 unless told, and 1 where graphs may hold everything.
+    def of(text: str) -> Policy:
+        """Read a policy.
 
         Raises:
             InputError: it is none.
         """
         kinds: frozenset[str] | None = None
-        only_stable, rounds = False, None
+        only_stable, rounds, least = False, None, None
         for term in text.split(","):
             sign, name = (term[0], term[1:]) if term[:1] in ("+", "-") else ("", term)
             if name in KINDS:
                 kinds = _edited(kinds, sign, name)
             elif term == "temps":
                 only_stable = True
-            elif (number := _rounds(term)) is not None:
+            elif (number := _number(term, "loops")) is not None:
                 rounds = number
+            elif (number := _number(term, "min")) is not None:
+                least = number
             elif term == "all":
                 kinds = frozenset(KINDS)
             else:
                 raise InputError(
-                    f"capture is all, temps, loops:N, or kinds of thunks to hold or, with a minus, "
-                    f"to leave out ({', '.join(KINDS)}), not {text!r}"
+                    "capture is all, temps, loops:N, min:N, or kinds of thunks to hold or, with a "
+                    f"minus, to leave out ({', '.join(KINDS)}), not {text!r}"
                 )
         found = Policy(frozenset(KINDS) if kinds is None else kinds, only_stable, rounds)
-        return Policy(
-            found.kinds, only_stable, rounds, least or (1 if found == Policy() else LEAST)
-        )
-
-    @property
-    def holds_all(self) -> bool:
-        """Every plan is one graph."""
-        return self == Policy()
+        if least is None:
+            least = 1 if found == Policy() else LEAST
+        return replace(found, least=max(1, least))
 
 
 def _edited(kinds: frozenset[str] | None, sign: str, name: str) -> frozenset[str]:
@@ -77,10 +77,11 @@ def _edited(kinds: frozenset[str] | None, sign: str, name: str) -> frozenset[str
     return known - {name} if sign == "-" else known | {name}
 
 
-def _rounds(term: str) -> int | None:
-    word, _, number = term.partition(":")
-    is_number = number.isascii() and number.isdigit()
-    return int(number) if word == "loops" and is_number else None
+def _number(term: str, word: str) -> int | None:
+    """Return the N of WORD:N."""
+    head, _, number = term.partition(":")
+    is_number = number.isascii() and number.isdigit() and len(number) <= DIGITS
+    return int(number) if head == word and is_number else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Several
 from ctypes import addressof, c_size_t, c_uint64, c_void_p, sizeof
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.addresses import Operand
 from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels, plain
@@ -95,8 +95,8 @@ def maker_with_table(
     used = table_sources(plan, maker.ports, sources)
     units = units or compile_kernels(used, maker.device.arch)
     functions = Functions(units, {source.name: source for source in used})
-    steps = Binder(functions, sources, products, _packing(plan, maker.ports)).bind(body)
-    return replace(maker, steps=steps, keep=functions)
+    binder = Binder(functions, sources, products, _packing(plan, maker.ports))
+    return maker.bound_by(binder, body, functions)
 
 
 def table_sources(
