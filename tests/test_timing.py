@@ -1,6 +1,7 @@
 """Measurement against runners whose times are known, on a clock of the test's own."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -44,11 +45,17 @@ def timed(runner, **budget):
     return measure(runner, Budget(**budget), clock=runner.clock)
 
 
-def test_rounds_interleave_the_modes_and_rotate_which_goes_first():
-    runner = FakeRunner(serial=[0.25], graph=[0.25])
-    timed(runner, warmup=0, duration=100, iterations=3)
-    runs = [entry for entry in runner.log if not entry.startswith("prepare")]
-    assert runs == ["serial", "graph", "serial", "graph", "graph", "serial", "serial", "graph"]
+def test_rounds_interleave_the_modes_in_orders_that_favour_none():
+    runner = FakeRunner(serial=[0.25], chain=[0.25], graph=[0.25])
+    runner.modes = (SERIAL, Mode("chain", ""), GRAPH)
+    timed(runner, warmup=0, duration=100, iterations=12)
+    runs = [entry for entry in runner.log if not entry.startswith("prepare")][3:]
+    rounds = [runs[at : at + 3] for at in range(0, 36, 3)]
+    assert all(sorted(found) == ["chain", "graph", "serial"] for found in rounds)
+    for place in range(3):
+        assert Counter(found[place] for found in rounds) == dict.fromkeys(rounds[0], 4)
+    followed = Counter(pair for found in rounds for pair in itertools.pairwise(found))
+    assert followed == dict.fromkeys(itertools.permutations(rounds[0], 2), 4)
 
 
 def test_every_run_is_prepared():

@@ -168,8 +168,7 @@ def measure(
     while not rounds or (
         clock() < end and (budget.iterations is None or rounds < budget.iterations)
     ):
-        for turn in range(len(modes)):
-            at = (rounds + turn) % len(modes)
+        for at in _order(rounds, len(modes)):
             samples[at].append(_once(runner, modes[at]))
         rounds += 1
     return summarise(modes, samples, budget.percentiles)
@@ -204,6 +203,16 @@ def median_rank(count: int) -> int:
         rank += 1
         tail += comb(count, rank)
     return rank
+
+
+def _order(number: int, modes: int) -> list[int]:
+    """Return the order in which a round runs the modes.
+
+    Each comes first as often as last, and behind each other one as often as before it: what ran
+    before leaves caches and clocks behind, which helps or harms the next.
+    """
+    order = [(number // 2 + turn) % modes for turn in range(modes)]
+    return order[::-1] if number % 2 else order
 
 
 def _once(runner: Runner, mode: Mode) -> Sample:

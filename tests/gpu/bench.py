@@ -174,9 +174,9 @@ def compare(path: Path, rounds: int) -> dict[str, dict]:
         except Exception:
             rows[name] = {"why": traceback.format_exc(limit=-3).strip()}
     samples: dict[str, tuple[list, list]] = {name: ([], []) for name in calls}
+    rng = np.random.default_rng(0)
     for turn in range(rounds):
-        order = list(calls)
-        for name in order[turn % len(order) :] + order[: turn % len(order)] if order else ():
+        for name in map(str, rng.permutation(list(calls))):  # what ran before helps or harms
             samples[name][0].append(latency(calls[name]))
             if turn % 10 == 0:
                 samples[name][1].append(throughput(calls[name]))

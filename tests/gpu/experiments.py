@@ -150,9 +150,9 @@ def examine(path: Path, fuse: str, duration: float) -> list[dict]:
     variants += [made(executable, f"{k} lanes", limited(steps, k)) for k in LANES]
     stream = executable.stream
     gate, begin, end = Gate(stream), Event(timed=True), Event(timed=True)
-    stop = time.perf_counter() + duration * len(variants)
+    stop, rng = time.perf_counter() + duration * len(variants), np.random.default_rng(0)
     while time.perf_counter() < stop:
-        for variant in variants:
+        for variant in rng.permutation(np.array(variants, object)):
             variant.samples.append(sample(variant, stream, gate, begin, end))
     rows = [
         {

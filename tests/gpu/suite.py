@@ -139,14 +139,16 @@ def sanitized(paths: list[Path], given: argparse.Namespace) -> int:
         return NO_BACKEND
     prefix = [tool, "--tool", given.sanitizer, "--error-exitcode", "9"]
 
-    def run(path: Path) -> dict:
-        return alone("plain", path, given, prefix=prefix, fuse="none", precision="highest")
+    def run(case: tuple[Path, str]) -> dict:
+        return alone("plain", case[0], given, prefix=prefix, fuse=case[1], precision="highest")
 
+    cases = [(path, fuse) for path in paths for fuse in ("none", "default")]
     with ThreadPoolExecutor(given.jobs) as pool:
-        found = list(pool.map(run, paths))
+        found = list(pool.map(run, cases))
     for result in found:
         if result["status"] != "ok":
-            print(f"  {result['program']:32} {result['status']}: {result.get('why', '')[-300:]}")
+            why = result.get("why", "")[-300:]
+            print(f"  {result['program']:32} {result['fuse']:8}{result['status']}: {why}")
     clean = sum(r["status"] == "ok" for r in found)
     print(f"{given.sanitizer}: {clean} of {len(found)} clean")
     write(given.out / f"{given.sanitizer}.json", found)
