@@ -34,7 +34,6 @@ ALONE = (
 SEVERAL = {
     "f32[8] all-gather(x), dimensions={0}, replica_groups={}": "[1,2]<=[2]",
     "f32[1] reduce-scatter(x), dimensions={0}, replica_groups={}, to_apply=add": "[1,4]<=[4]",
-    "(f32[4], f32[4]) all-to-all(x, x), replica_groups={}": "[1,2]<=[2]",
     "f32[8] all-gather(x), dimensions={0}, replica_groups={{0,1}}": "{{0,1}}",
     "f32[8] all-gather(x), dimensions={0}, replica_groups=[1,2]<=[2]": "[1,2]<=[2]",
     "f32[4] collective-permute(x), source_target_pairs={{1,0}}": None,

@@ -253,14 +253,14 @@ def test_calls_nested_too_deep_are_refused() -> None:
 COMMUNICATION = {
     "f32[8,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups={{0,1,2,3}}": None,
     "f32[8,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups=[2,4]<=[8]": None,
-    "f32[6,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups={{0,1,2,3}}": "f32[8,4]",
+    "f32[6,4] all-gather(f32[2,4] a), dimensions={0}, replica_groups={{0,1,2,3}}": (
+        "turns 2 elements into 6 in a group of 4"
+    ),
     "(f32[8], s32[4]) all-gather(f32[2] a, s32[1] b), dimensions={0}, replica_groups=[1,4]<=[4]": (
         None
     ),
-    "(f32[2], f32[8]) all-gather-start(f32[2] a), dimensions={0}, replica_groups=[1,4]<=[4]": None,
     "f32[2] all-reduce(f32[2] a), replica_groups={{0,1}}, to_apply=sum": None,
     "(f32[2], f32[3]) all-reduce(f32[2] a, f32[3] b), replica_groups={{0,1}}, to_apply=sum": None,
-    "f32[2] all-reduce-start(f32[2] a), replica_groups={{0,1}}, to_apply=sum": None,
     "f32[2] all-reduce(s32[2] a), replica_groups={}, to_apply=sum": "s32[2]",
     "f32[2] reduce-scatter(f32[8] a), dimensions={0}, replica_groups=[1,4]<=[4], to_apply=sum": (
         None
@@ -277,7 +277,6 @@ COMMUNICATION = {
     "f32[4] ragged-all-to-all(f32[3] a, f32[4] b, s32[2] c, s32[2] d, s32[2] f, s32[2] g), "
     "replica_groups={{0,1}}": None,
     "f32[2] collective-permute(f32[2] a), source_target_pairs={{0,1},{1,0}}": None,
-    "(f32[2], f32[2]) collective-permute-start(f32[2] a), source_target_pairs={{0,1}}": None,
     "f32[2] collective-broadcast(f32[2] a), replica_groups={{0,1}}": None,
     "(f32[2], token[]) infeed(token[] k)": None,
     "token[] outfeed(f32[2] a, token[] k)": None,

@@ -13,8 +13,11 @@ _TEXT = """\
 HloModule m
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
 adds { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] add(a, b) }
+add_in_tuple { a = f32[] parameter(0)  b = f32[] parameter(1)
+  c = f32[] add(a, b)  ROOT r = (f32[]) tuple(c) }
 lt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }
 neg { a = f32[4] parameter(0)  ROOT r = f32[4] negate(a) }
+twice { a = f32[4] parameter(0)  b = f32[4] add(a, a)  ROOT r = f32[4] add(b, b) }
 neg5 { a = f32[5] parameter(0)  ROOT r = f32[5] negate(a) }
 no { a = f32[4] parameter(0)  ROOT r = pred[] constant(false) }
 zero { a = f32[4] parameter(0)  ROOT r = f32[] constant(0) }
@@ -61,6 +64,7 @@ TAKEN = (
     "pred[4] compare(c, c), direction=LT",
     "c64[4] clamp(c, c, c)",
     "f32[4] map(x, x), dimensions={1}, to_apply=add",
+    "f32[4] all-reduce(x), replica_groups={}, to_apply=add_in_tuple",
     *(
         f"f32[4,6] negate(m), sharding={{{sharding}}}"
         for sharding in (
@@ -155,9 +159,16 @@ REFUSED = (
     "f32[4] all-reduce(x), replica_groups={}, to_apply=lt",
     "f32[4] all-reduce(x), replica_groups={}, to_apply=adds",
     f"f32[4] all-reduce(x), use_global_device_ids=true, {ONE_DEVICE}",
+    f"f32[4] all-reduce(x), channel_id=1, use_global_device_ids=true, {ONE_DEVICE}",
+    "f32[4] all-gather(x), use_global_device_ids=true, replica_groups={{0}}, dimensions={0}",
+    "f32[8] all-gather(x), replica_groups={{0,1,2}}, dimensions={0}",
+    "f32[4] all-gather(x), replica_groups={{0,1},{2}}, dimensions={0}",
+    "f32[2] reduce-scatter(x), replica_groups={{0,1,2,3}}, dimensions={0}, to_apply=add",
+    "(f32[4], f32[4]) all-to-all(x, x), replica_groups={}",
+    "f32[4] all-to-all(x), replica_groups={{0,1,2}}, dimensions={0}",
     *(
         f"f32[4] collective-permute(x), source_target_pairs={pairs}"
-        for pairs in ("{{0,0},{0,0}}", "{{0,1},{0,2}}", "{{0,1},{2,1}}")
+        for pairs in ("{{0,0},{0,0}}", "{{0,1},{0,2}}", "{{0,1},{2,1}}", "{{0,-1}}")
     ),
     *(
         f"f32[4,6] negate(m), sharding={{{sharding}}}"
@@ -194,6 +205,12 @@ PAIRS = {
     ),
     "s = (f32[4], f32[4], u32[]) copy-start(x)  a = f32[4] copy-done(s)  "
     "ROOT d = f32[4] copy-done(s)": "s was ended before",
+    "s = (f32[4], f32[4], u32[]) copy-start(x)  ROOT d = f32[4] negate(x)": (
+        "is never ended by copy-done"
+    ),
+    "s = ((f32[4]), f32[4], s32[]) async-start(x), calls=twice  ROOT d = f32[4] async-done(s)": (
+        "twice may have nothing but parameters and its root"
+    ),
     "k = token[] after-all()  s = (f32[4], u32[], token[]) send(x, k), channel_id=1  "
     "ROOT d = (f32[4], token[]) recv-done(s), channel_id=1": "needs the result of recv",
 }
@@ -246,3 +263,51 @@ def test_ends_stand_at_their_starts(lines: str, message: str | None) -> None:
     with pytest.raises(VerifyError) as caught:
         verify(module)
     assert message in caught.value.message
+
+
+_AT = "{a = f32[4] parameter(0)  ROOT r = f32[4] negate(a)%s}%s"
+# What the StableHLO that XLA compiles these from does not hold: the verifier of HLO alone sees it.
+LOST = {
+    "f32[4] call(x), to_apply=other": "on the thread main, but calls other of host",
+    "f32[4] fusion(x), kind=kLoop, calls=other": "on the thread main, but calls other of host",
+    "f32[4] while(x), condition=no, body=split, sharding={replicated}": "sharded differently",
+    "f32[4] while(x), condition=no, body=split, sharding={devices=[2] <= [2]}": None,
+    "f32[4] while(x), condition=no, body=split": None,
+    "f32[4] conditional(p, x, x), true_computation=split, false_computation=whole": (
+        "sharded differently"
+    ),
+    "f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add": "groups 2 devices of 4",
+    "f32[4] all-reduce(x), replica_groups=[2,2]<=[4], to_apply=add": None,
+    "f32[4] all-reduce(x), replica_groups={{0,1}}, channel_id=1, to_apply=add": (
+        "groups 2 devices of 4"
+    ),
+    "f32[16] all-gather(x), replica_groups={}, dimensions={0}": None,
+    "f32[8] all-gather(x), replica_groups={}, dimensions={0}": "4 elements into 8 in a group of 4",
+    "f32[4] collective-permute(x), source_target_pairs={{0,3}}": None,
+    "f32[4] collective-permute(x), source_target_pairs={{0,4}}": "names no device by 4",
+    "f32[4] collective-permute(x), channel_id=1, source_target_pairs={{0,4}}": None,
+}
+
+
+@pytest.mark.parametrize(("call", "message"), LOST.items(), ids=LOST)
+def test_threads_shardings_and_devices_agree(call: str, message: str | None) -> None:
+    named = {
+        "other": ("", ', execution_thread="host"'),
+        "split": (", sharding={devices=[2]0,1}", ""),
+        "whole": (", sharding={replicated}", ""),
+    }
+    more = "".join(f"{name} {_AT % parts}\n" for name, parts in named.items()) + "ENTRY"
+    text = text_of(call).replace("HloModule m", "HloModule m, replica_count=4")
+    module = parse(text.replace("ENTRY", more))
+    if message is None:
+        verify(module)
+        return
+    with pytest.raises(VerifyError) as caught:
+        verify(module)
+    assert message in caught.value.message
+
+
+def test_a_size_that_nothing_bounds_is_refused() -> None:
+    module = parse("ENTRY e { a = f32[?,2] parameter(0) ROOT r = f32[?,2] negate(a) }")
+    with pytest.raises(VerifyError, match="nothing bounds"):
+        verify(module)

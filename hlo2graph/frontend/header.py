@@ -31,7 +31,7 @@ def read_header(attributes: list[Token], context: Context) -> Mapping[str, str]:
 
 
 def _read(name: str, text: str) -> str:
-    """Return the text of an attribute, checked; that of aliases as it is usually written."""
+    """Return the text of an attribute, checked; aliases and numbers as they are usually written."""
     if name == "entry_computation_layout":
         entry_layout(text, ShapeReader())
         return text.strip()
@@ -40,9 +40,9 @@ def _read(name: str, text: str) -> str:
         aliases = read_aliases(cursor)
         cursor.done()
         return f"{{ {', '.join(map(str, aliases))} }}" if aliases else "{}"
-    _CHECKS[name](cursor)
+    found = _CHECKS[name](cursor)
     cursor.done()
-    return text.strip()
+    return str(found) if isinstance(found, int) else text.strip()
 
 
 def read_aliases(cursor: Cursor) -> list[IoAlias]:

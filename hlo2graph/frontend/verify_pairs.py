@@ -1,4 +1,4 @@
-"""Checks that the ends of asynchronous operations stand at their starts."""
+"""Checks that asynchronous operations are ended once each, and called as what they are."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ def check_pairs(computation: Computation) -> None:
             for name in instr.operands:
                 if name in began and began[name].opcode not in _CARRIED:
                     _check_reader(instr, began[name], ended)
+    for start in began.values():
+        if start.name not in ended and start.opcode not in _CARRIED:
+            message = f"{start.opcode}: is never ended by {' or '.join(_ENDS[start.opcode])}"
+            raise VerifyError(message, start.span)
 
 
 def _check_end(instr: Instruction, given: Instruction) -> None:

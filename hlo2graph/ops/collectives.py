@@ -17,13 +17,13 @@ from hlo2graph.ops.expect import (
     as_arrays,
     callee,
     dimension,
-    gives,
     refuse,
+    result_parts,
     same,
     takes,
     tuple_of,
 )
-from hlo2graph.ops.groups import check_groups, check_pairs, group_size
+from hlo2graph.ops.groups import check_groups, check_pairs
 from hlo2graph.ops.spec import (
     Computations,
     Evaluator,
@@ -54,11 +54,13 @@ def _all_reduce(instr: Instruction, operands: Sequence[AnyShape], known: Computa
 
 
 def _check_reducer(instr: Instruction, shapes: Sequence[Shape], known: Computations) -> None:
-    """Require (T[], T[]) -> T[]; T may be wider than the operands, to add up in."""
+    """Require (T[], T[]) -> T[] or (T[]); T may be wider than the operands, to add up in."""
     called = callee(instr, "to_apply", known)
-    result = as_array(instr, called.result.shape, f"result of {called.name}")
-    scalar = Shape(result.dtype)
-    gives(instr, called, scalar)
+    parts = result_parts(called)
+    if len(parts) != 1:
+        refuse(instr, f"needs a scalar of {called.name}, which gives {called.result.shape}")
+    scalar = Shape(as_array(instr, parts[0], f"result of {called.name}").dtype)
+    same(instr, parts[0], scalar, f"the result of {called.name}")
     takes(instr, called, (scalar, scalar))
     for shape in shapes:
         if shape.dtype.kind is not scalar.dtype.kind:
@@ -66,17 +68,15 @@ def _check_reducer(instr: Instruction, shapes: Sequence[Shape], known: Computati
 
 
 def _resized(instr: Instruction, shape: Shape, result: Shape, *, grow: bool) -> Shape:
-    """Return `shape` with the attribute's dimension multiplied, or divided, by the group size.
+    """Return `shape` with the attribute's dimension as many times as long, or as short, as written.
 
-    Where the text does not give the groups, the written result says how many there are.
+    Whether that is the size of the groups depends on the module's header, which plays no part here.
     """
     along = dimension(instr, "dimensions", shape.rank)
-    count = group_size(instr)
-    if count is None:
-        wide, narrow = (result, shape) if grow else (shape, result)
-        if wide.rank != narrow.rank or not narrow.dims[along]:
-            return shape.with_layout(None)
-        count = max(1, wide.dims[along] // narrow.dims[along])
+    wide, narrow = (result, shape) if grow else (shape, result)
+    if wide.rank != narrow.rank or not narrow.dims[along]:
+        return shape.with_layout(None)
+    count = max(1, -(-wide.dims[along] // narrow.dims[along]))
     if not grow and shape.dims[along] % count:
         refuse(
             instr,
@@ -124,20 +124,11 @@ def _reduce_scatter(
 
 def _all_to_all(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
     shapes = as_arrays(instr, operands)
-    count = group_size(instr)
     if "dimensions" in instr.attrs:
         if len(shapes) != 1:
             refuse(instr, f"along a dimension takes one operand, got {len(shapes)}")
-        along = dimension(instr, "dimensions", shapes[0].rank)
-        if count and shapes[0].dims[along] % count:
-            refuse(
-                instr,
-                f"cannot split the {shapes[0].dims[along]} elements of dimension {along}"
-                f" among {count}",
-            )
+        dimension(instr, "dimensions", shapes[0].rank)
         return _bare(shapes[0])
-    if count and count != len(shapes):
-        refuse(instr, f"needs an operand for each of {count} devices, got {len(shapes)}")
     for shape in shapes[1:]:
         same(instr, shape, shapes[0], "each operand")
     return TupleShape(tuple(_bare(shape) for shape in shapes))

@@ -7,25 +7,23 @@ import re
 from hlo2graph.hlo import Instruction
 from hlo2graph.ops.expect import refuse
 
-_LISTED = re.compile(r"\{[\d,\s]*\}")
 _IOTA = re.compile(r"\[([\d,\s]+)\]\s*<=\s*\[")
 _GROUP = re.compile(r"\{[-\d,\s]*\}")
 _DEVICE = re.compile(r"-?\d+")
 
 
-def group_size(instr: Instruction) -> int | None:
-    """Return the size of each group, or None where the text leaves it to the run.
+def group_sizes(instr: Instruction) -> tuple[int, ...]:
+    """Return how many devices each group has; nothing where the text leaves the groups out.
 
-    `{{0,1},{2,3}}` lists the groups; `[2,4]<=[8]` makes 2 groups of 4. A ragged list is refused
-    where all groups must be equal, which the caller knows.
+    Of a mesh they are left out too: which axes make the groups plays no part here.
     """
     text = str(instr.attrs.get("replica_groups", "{}"))
     if iota := _IOTA.match(text):
-        return int(iota[1].split(",")[-1])
-    sizes = {len(re.findall(r"\d+", group)) for group in _LISTED.findall(_inner(text))} - {0}
-    if len(sizes) > 1:
-        refuse(instr, f"needs groups of one size, got replica_groups={text}")
-    return sizes.pop() if sizes else None
+        groups, size = map(int, iota[1].split(","))
+        return (size,) * groups
+    if not text.startswith("{"):
+        return ()
+    return tuple(len(_DEVICE.findall(group)) for group in _GROUP.findall(_inner(text)))
 
 
 def check_groups(instr: Instruction) -> None:

@@ -133,11 +133,12 @@ def with_devices(instr: Instruction, operands: Sequence[AnyShape], devices: int)
     """Return `instr` with `devices` in its group where the text leaves out that it has several.
 
     The text leaves it out where groups are empty; then the module's header, or a size that grows
-    or shrinks, says it.
+    or shrinks, says it. Such a size also says it where each group is of one.
     """
-    if "source_target_pairs" in instr.attrs or instr.attrs.get("replica_groups", "{}") != "{}":
+    if "source_target_pairs" in instr.attrs or not is_alone(instr):
         return instr
-    count = max(devices, _ratio(instr, operands))
+    is_empty = instr.attrs.get("replica_groups", "{}") == "{}"
+    count = max(devices if is_empty else 1, _ratio(instr, operands))
     if count == 1:
         return instr
     return replace(instr, attrs={**instr.attrs, "replica_groups": f"[1,{count}]<=[{count}]"})

@@ -1,0 +1,109 @@
+"""Checks collectives against the module's header: which devices there are, and how many a group.
+
+A header that gives neither `replica_count` nor `num_partitions` says nothing: text is often written
+without them, and XLA lets it pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from hlo2graph.errors import VerifyError
+from hlo2graph.hlo import Instruction, Module, Shape
+from hlo2graph.ops.expect import integers
+from hlo2graph.ops.groups import group_sizes, pairs_of
+
+_BY_DEVICE = frozenset(
+    {"all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "reduce-scatter"}
+)  # that may have use_global_device_ids
+_GROUPED = _BY_DEVICE | {"all-to-all", "collective-broadcast", "ragged-all-to-all"}
+_PERMUTING = frozenset({"collective-permute", "collective-permute-start"})
+
+
+def check_devices(module: Module) -> None:
+    """Raise a VerifyError for a collective that does not fit the devices there are."""
+    checker = _Checker(module.attrs)
+    for computation in module.computations.values():
+        for instr in computation.instructions:
+            if instr.opcode in _GROUPED:
+                size = checker.group_size(instr)
+                first = computation[instr.operands[0]].shape
+                if isinstance(first, Shape):
+                    _check_size(instr, first, size)
+            elif instr.opcode in _PERMUTING:
+                checker.check_pairs(instr)
+
+
+class _Checker:
+    """Knows how many devices there are, by what a collective counts."""
+
+    def __init__(self, attrs: Mapping[str, str]) -> None:
+        replicas = int(attrs.get("replica_count", 1))
+        self._partitions = int(attrs.get("num_partitions", 1))
+        self._devices = {
+            "cross_replica": replicas,
+            "cross_replica_and_partition": replicas,
+            "cross_partition": self._partitions,
+            "flattened_id": replicas * self._partitions,
+        }
+
+    def group_size(self, instr: Instruction) -> int:
+        """Return how many devices are in a group, the groups checked."""
+        mode = _mode(instr)
+        sizes = group_sizes(instr)
+        devices = self._devices[mode]
+        groups = f"replica_groups={instr.attrs.get('replica_groups', '{}')}"
+        if not sizes and mode == "flattened_id" and groups.endswith("{}"):
+            _refuse(instr, "has use_global_device_ids, and so needs its replica_groups")
+        if len(set(sizes)) > 1 and not instr.opcode.startswith("all-reduce"):
+            _refuse(instr, f"needs groups of one size, got {groups}")
+        if sizes and devices not in (1, sum(sizes)):
+            _refuse(instr, f"groups {sum(sizes)} devices of {devices} in {groups}")
+        size = sizes[0] if sizes else devices
+        return size * self._partitions if mode == "cross_replica_and_partition" else size
+
+    def check_pairs(self, instr: Instruction) -> None:
+        """Check that the devices of a permutation exist."""
+        limit = self._devices[_mode(instr)]
+        for pair in pairs_of(instr):
+            for device in pair:
+                if device < 0 or 1 < limit <= device:
+                    pairs = instr.attrs["source_target_pairs"]
+                    _refuse(instr, f"names no device by {device} in source_target_pairs={pairs}")
+
+
+def _mode(instr: Instruction) -> str:
+    """Return what the numbers of a collective count."""
+    held = instr.attrs.get("mode")
+    if isinstance(held, str):
+        return held
+    is_global = instr.attrs.get("use_global_device_ids") is True
+    if "channel_id" not in instr.attrs:
+        if is_global:
+            _refuse(instr, "has use_global_device_ids, and so needs a channel_id")
+        return "cross_replica"
+    if instr.opcode not in _BY_DEVICE:
+        return "cross_partition"
+    return "flattened_id" if is_global else "cross_replica_and_partition"
+
+
+def _check_size(instr: Instruction, operand: Shape, size: int) -> None:
+    """Check that data are split, or put together, by as many as are in a group."""
+    along = integers(instr, "dimensions", ())
+    if instr.opcode == "all-to-all":
+        parts = operand.dims[along[0]] if along else len(instr.operands)
+        if along and parts % size:
+            _refuse(instr, f"cannot split {parts} elements among {size} devices")
+        if not along and parts != size:
+            _refuse(instr, f"needs an operand for each of {size} devices, got {parts}")
+    elif size > 1 and instr.opcode in _BY_DEVICE and along:
+        result = list(instr.shape.leaves())[-len(instr.operands)]
+        found = operand.dims[along[0]], result.dims[along[0]]
+        narrow, wide = found if "gather" in instr.opcode else found[::-1]
+        if -(-wide // max(1, narrow)) != size:
+            _refuse(instr, f"turns {found[0]} elements into {found[1]} in a group of {size}")
+
+
+def _refuse(instr: Instruction, message: str) -> NoReturn:
+    raise VerifyError(f"{instr.opcode}: {message}", instr.span)
