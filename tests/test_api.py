@@ -1,4 +1,4 @@
-"""The public Python API is parse, plan, compile and two errors, and nothing else."""
+"""The public Python API: what is in it, and how it deals with what it is given."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ ENTRY main {
 
 def test_names():
     errors = {"HloError", "BackendError"}
-    assert set(h2g.__all__) == {"parse", "plan", "compile", "__version__"} | errors
+    made = {"parse", "plan", "compile", "save", "load"}
+    assert set(h2g.__all__) == made | {"__version__"} | errors
     assert h2g.BackendError is BackendError
     assert set(h2g.__all__) <= set(dir(h2g))
     with pytest.raises(AttributeError, match="no attribute 'lower'"):

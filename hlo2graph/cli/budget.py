@@ -9,6 +9,7 @@ import click
 
 from hlo2graph.cli.files import emit, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option
+from hlo2graph.cli.programs import text_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import FUSE, TARGETS, PlanOptions
 from hlo2graph.program.device_figures import DEVICES
@@ -88,7 +89,7 @@ def command(
     for part in modules_in(read_file(file)):
         points = []
         with progress("planning"):
-            for name, plan in sweep(part.text, filename=part.filename, **options):
+            for name, plan in sweep(text_of(part), filename=part.filename, **options):
                 points.append(measure(name, plan, device))
         reports.append(report_budget(plan, device, points))
     if json_file is not None:

@@ -6,9 +6,9 @@ import json
 
 import click
 
-import hlo2graph
 from hlo2graph.cli.files import emit, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.programs import plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -64,7 +64,7 @@ def command(
     reports = []
     for part in modules_in(read_file(file)):
         with progress("planning"):
-            plan = hlo2graph.plan(part.text, filename=part.filename, **planning)
+            plan = plan_of(part, **planning)
         with progress("checking"):
             reports.append(check_plan(plan, runs=runs, seed=seed, elided=elided))
     if json_file is not None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-import hlo2graph
 from hlo2graph.cli.files import Input, emit, modules_in, read_file
 from hlo2graph.cli.options import json_option, output_option, planning_options
+from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -52,14 +52,13 @@ def command(
       hlo2graph diff golden.thunks model.hlo --exit-code
       hlo2graph plan model.hlo --max-buffer-reuse -1 | hlo2graph diff model.hlo -
     """
-    from hlo2graph.frontend.thunks import is_thunk_sequence
     from hlo2graph.inspect.diff.plans import diff_plans
     from hlo2graph.inspect.diff.report import diff_json, diff_text
 
     if before == after == "-":
         raise click.UsageError("only one of A and B can be stdin")
     inputs = [_read(path) for path in (before, after)]
-    if planning and all(is_thunk_sequence(given.text) for given in inputs):
+    if planning and all(map(is_planned, inputs)):
         raise click.UsageError("A and B are planned already; no planning option applies to them")
     plans = [_plan(given, planning) for given in inputs]
     diff = diff_plans(*plans)
@@ -81,8 +80,6 @@ def _read(path: str) -> Input:
 
 def _plan(given: Input, planning: PlanOptions) -> Plan:
     """Return the plan of a text; what is planned already takes no options."""
-    from hlo2graph.frontend.thunks import is_thunk_sequence
-
-    options: PlanOptions = {} if is_thunk_sequence(given.text) else planning
+    options: PlanOptions = {} if is_planned(given) else planning
     with progress("planning"):
-        return hlo2graph.plan(given.text, filename=given.filename, **options)
+        return plan_of(given, **options)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-import hlo2graph
 from hlo2graph.cli.dot_options import DotOptions, dot_options
 from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file, write_whole
 from hlo2graph.cli.options import dump_option, file_argument, output_option, planning_options
+from hlo2graph.cli.programs import module_of, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import Observer, PlanOptions
 
@@ -90,7 +90,7 @@ def _drawn(
         if suffix == ".html":
             from hlo2graph.inspect.page import page
 
-            others = _choices(module, plan, planning)
+            others = () if part.saved else _choices(module, plan, planning)
             return page(
                 picture, plan=plan, module=module, durations=times, choices=others, colour=colour
             )
@@ -101,18 +101,13 @@ def _planned(
     part: Input, planning: PlanOptions, observe: Observer | None, options: DotOptions
 ) -> tuple[Module | None, Plan | None]:
     """Return the module, which a thunk sequence has none of, and the plan, if it is drawn."""
-    from hlo2graph.frontend.thunks import is_thunk_sequence
-
-    module = None
-    if not is_thunk_sequence(part.text):
-        module = hlo2graph.parse(part.text, part.filename, verify=options["stage"] == "hlo")
+    module = module_of(part, verify=options["stage"] == "hlo")
     if options["stage"] == "hlo":
         if module is None:
-            raise click.UsageError("--stage hlo draws HLO; FILE is a thunk sequence")
+            raise click.UsageError("--stage hlo draws HLO; FILE holds a plan alone")
         return module, None
     with progress("planning"):
-        program = module or part.text
-        return module, hlo2graph.plan(program, filename=part.filename, observe=observe, **planning)
+        return module, plan_of(part, module, observe, **planning)
 
 
 def _picture(
@@ -190,7 +185,7 @@ def _by_driver(part: Input, planning: PlanOptions, options: DotOptions) -> str:
 
     with progress("compiling"):
         executable = compile(
-            part.text,
+            part.saved.plan if part.saved else part.text,
             "cuda",
             unroll_loops=options["unroll_loops"],
             elided="zeros",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-import hlo2graph
 from hlo2graph.cli.files import emit, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.programs import module_of, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -68,14 +68,10 @@ def command(
     parts = modules_in(read_file(file))
     if len(parts) > 1:
         raise click.UsageError(f"FILE holds {len(parts)} modules; ask about one")
-    from hlo2graph.frontend.thunks import is_thunk_sequence
-
-    part = parts[0]
     with progress("planning"):
-        known = is_thunk_sequence(part.text)
-        program = part.text if known else hlo2graph.parse(part.text, part.filename, verify=False)
-        plan = hlo2graph.plan(program, filename=part.filename, **planning)
-    tables = "" if isinstance(program, str) else program.tables
+        module = module_of(parts[0])
+        plan = plan_of(parts[0], module, **planning)
+    tables = module.tables if module else ""
     answer = _answer(plan, thunks, question, tables)
     if json_file is not None:
         emit(json.dumps(answer.json, indent=2), json_file)

@@ -15,6 +15,7 @@ from hlo2graph.options import Observer
 
 if TYPE_CHECKING:
     from hlo2graph.ops.spec import Array
+    from hlo2graph.saved.reading import Saved
 
 SEPARATOR = "// -----"
 
@@ -24,24 +25,33 @@ class Input:
     """A text, and the name it has in errors.
 
     `is_imported`: it was made of a file that holds something else, with `arguments` perhaps.
+    `saved` is what a .h2g file holds, which has no text; programs.py makes plans and modules of
+    either.
     """
 
     filename: str
     text: str
     is_imported: bool = False
     arguments: tuple[Array, ...] = ()
+    saved: Saved | None = None
 
 
 def read_file(path: str) -> Input:
     """Return the text of a file, or of stdin for `-`; HLO text of StableHLO, protos and snapshots.
 
     Bytes that are no UTF-8 are kept as lone surrogates, which the parser places and explains.
-    Raises HloError where a file that is no text cannot be made HLO text.
+    Raises HloError where a file that is no text cannot be made HLO text, or a .h2g file not read.
     """
-    from hlo2graph.importers import to_hlo
+    from hlo2graph.saved.container import is_saved
 
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     name = "<stdin>" if path == "-" else path
+    if is_saved(data) or path.endswith(".h2g"):
+        from hlo2graph.saved.reading import read_saved
+
+        return Input(name, "", saved=read_saved(data, name))
+    from hlo2graph.importers import to_hlo
+
     if (imported := to_hlo(data, name)) is not None:
         return Input(f"{name} as HLO", imported.text, True, imported.arguments)
     return Input(name, data.decode(errors="surrogateescape"))
@@ -49,6 +59,8 @@ def read_file(path: str) -> Input:
 
 def modules_in(whole: Input) -> list[Input]:
     """Return the modules of a text, each placed so that positions in errors are the file's."""
+    if whole.saved is not None:
+        return [whole]
     from hlo2graph.frontend import split
 
     return [replace(whole, text=part) for part in split(whole.text)]

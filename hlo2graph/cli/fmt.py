@@ -7,6 +7,7 @@ import click
 import hlo2graph
 from hlo2graph.cli.files import emit, joined, modules_in, read_file, write_whole
 from hlo2graph.cli.options import file_argument, output_option
+from hlo2graph.cli.programs import text_of
 
 
 @click.command("fmt")
@@ -33,9 +34,9 @@ def command(file: str, output: str | None, check: bool, in_place: bool) -> None:
     from hlo2graph.hlo.printer import format_module
 
     given = read_file(file)
-    if given.is_imported and (check or in_place):
+    if (given.is_imported or given.saved) and (check or in_place):
         raise click.UsageError(f"{file} is no HLO text; print it with -o FILE.hlo")
-    modules = (hlo2graph.parse(m.text, m.filename, verify=False) for m in modules_in(given))
+    modules = (hlo2graph.parse(text_of(m), m.filename, verify=False) for m in modules_in(given))
     text = joined(format_module(module) for module in modules)
     if check:
         if given.text != text:

@@ -7,9 +7,9 @@ import sys
 
 import click
 
-import hlo2graph
-from hlo2graph.cli.files import emit, joined, modules_in, read_file, write_whole
+from hlo2graph.cli.files import Input, emit, joined, modules_in, read_file, write_whole
 from hlo2graph.cli.options import file_argument, output_option, planning_options
+from hlo2graph.cli.programs import plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -60,9 +60,8 @@ def command(
             raise click.UsageError("--cubin is no text; give --output FILE")
         if len(parts) > 1:
             raise click.UsageError("--cubin is for one module; FILE holds several")
-    settings: PlanOptions = {"target": "sm_90", **planning}
     with progress("planning"):
-        plans = [hlo2graph.plan(p.text, filename=p.filename, **settings) for p in parts]
+        plans = [plan_of(p, **_with_target(p, planning)) for p in parts]
     if form == "cubin":
         data = kernels_cubin(plans[0], arch)
         if output is None or output == "-":
@@ -72,3 +71,7 @@ def command(
         return
     texts = (kernels_ptx(p, arch) if form == "ptx" else kernels_text(p) for p in plans)
     emit(joined(texts), output)
+
+
+def _with_target(part: Input, planning: PlanOptions) -> PlanOptions:
+    return planning if part.saved is not None else {"target": "sm_90", **planning}

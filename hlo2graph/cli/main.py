@@ -19,7 +19,7 @@ from hlo2graph.errors import BackendError, HloError
 USAGE, NO_BACKEND = 2, 3
 COMMANDS = (
     *("run", "plan", "dot", "buffers", "budget", "check", "explain", "diff", "xla"),
-    *("kernels", "pointers", "fmt", "doctor"),
+    *("compile", "kernels", "pointers", "fmt", "doctor"),
 )
 
 

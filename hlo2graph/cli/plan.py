@@ -6,7 +6,6 @@ import json
 
 import click
 
-import hlo2graph
 from hlo2graph.cli.files import dump_to, emit, joined, modules_in, read_file
 from hlo2graph.cli.options import (
     dump_option,
@@ -15,6 +14,7 @@ from hlo2graph.cli.options import (
     output_option,
     planning_options,
 )
+from hlo2graph.cli.programs import plan_of, text_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -48,7 +48,6 @@ def command(
       hlo2graph plan model.hlo --target sm_90 --why
     """
     from hlo2graph.inspect.why import why_json, why_text
-    from hlo2graph.pipeline import why as reasons_of
     from hlo2graph.program.text.plan import format_plan
 
     inputs = modules_in(read_file(file))
@@ -57,10 +56,12 @@ def command(
         see = dump_to(dump, str(number) if len(inputs) > 1 else "")
         with progress("planning"):
             if why:
-                reasons.append(reasons_of(part.text, filename=part.filename, **planning))
+                from hlo2graph.pipeline import why as reasons_of
+
+                reasons.append(reasons_of(text_of(part), filename=part.filename, **planning))
             if why and not (json_file or dump):
                 continue  # only fusion is asked about: assigning buffers would double the time
-            plans.append(hlo2graph.plan(part.text, filename=part.filename, observe=see, **planning))
+            plans.append(plan_of(part, observe=see, **planning))
     if json_file is not None:
         documents = [p.to_json() for p in plans]
         for document, reason in zip(documents, reasons, strict=False):

@@ -6,9 +6,9 @@ import json
 
 import click
 
-import hlo2graph
 from hlo2graph.cli.files import emit, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -69,8 +69,9 @@ def command(
     for part in modules_in(read_file(file)):
         with progress(part.filename) as shown:
             shown.say("plan")
-            planned: PlanOptions = {"target": target, **planning}
-            plan = hlo2graph.plan(part.text, filename=part.filename, **planned)
+            if not is_planned(part):
+                planning = {"target": target, **planning}
+            plan = plan_of(part, **planning)
             shown.say("call")
             args = random_inputs(plan.inputs, seed)
             labs.append(run_lab(plan, args, moves=moves, sets=sets))

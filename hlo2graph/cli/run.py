@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import click
+from click.core import ParameterSource
 
 from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file
 from hlo2graph.cli.options import dump_option, file_argument, json_option, planning_options
+from hlo2graph.cli.programs import is_planned, module_of, plan_of
 from hlo2graph.cli.progress import Progress, progress
 from hlo2graph.cli.run_options import RunOptions, run_options
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from hlo2graph.ops.spec import Array
     from hlo2graph.options import Observer
     from hlo2graph.program.plan import Plan
+    from hlo2graph.saved.reading import Saved
 
 
 class _Session(TypedDict):
@@ -137,18 +140,21 @@ def _compiled(
     shown: Progress,
 ) -> tuple[Module | None, HostExecutable | CudaExecutable]:
     """Return the module, which a thunk sequence has none of, and what runs it."""
-    from hlo2graph.frontend.thunks import is_thunk_sequence
-    from hlo2graph.pipeline import compile, machine_for, parse, plan
+    if part.saved is not None:
+        with _timed("load", stages, shown):
+            plan_of(part, observe=observe, **options["planning"])
+            return part.saved.module, _loaded(part.saved, options)
+    from hlo2graph.pipeline import compile, machine_for
 
     machine = machine_for(options["backend"])
     planning = options["planning"]
     module = None
-    if not is_thunk_sequence(part.text):
+    if not is_planned(part):
         with _timed("parse", stages, shown):
-            module = parse(part.text, part.filename, verify=False)
+            module = module_of(part)
         planning = {"target": machine, **planning}
     with _timed("plan", stages, shown):
-        made = plan(module or part.text, filename=part.filename, observe=observe, **planning)
+        made = plan_of(part, module, observe, **planning)
     with _timed("load", stages, shown):
         executable = compile(
             made,
@@ -159,6 +165,27 @@ def _compiled(
             pointers=options["pointers"],
         )
     return module, executable
+
+
+def _loaded(saved: Saved, options: RunOptions) -> HostExecutable | CudaExecutable:
+    """Return what runs a .h2g file; flags that were given count for more than those it has."""
+    asked = click.get_current_context().get_parameter_source
+
+    def given(flag: Literal["matmul_precision", "unroll_loops", "pointers"]) -> str | None:
+        return options[flag] if asked(flag) is not ParameterSource.DEFAULT else None
+
+    precision = given("matmul_precision")
+    if precision is not None and precision != saved.choices.matmul_precision:
+        raise click.UsageError(
+            f"{saved.filename} was compiled with --matmul-precision "
+            f"{saved.choices.matmul_precision}; compile it anew"
+        )
+    return saved.load(
+        options["backend"],
+        elided=options["elided"],
+        unroll_loops=given("unroll_loops"),
+        pointers=given("pointers"),
+    )
 
 
 def _arguments(plan: Plan, options: RunOptions, part: Input) -> tuple[list[Array], bool]:

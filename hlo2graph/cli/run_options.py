@@ -40,6 +40,35 @@ class RunOptions(TypedDict):
     trace: str | None
 
 
+matmul_precision_option = click.option(
+    "--matmul-precision",
+    type=click.Choice(MATMUL_PRECISIONS),
+    default="default",
+    show_default=True,
+    help="What dots may round to on cuda; the host computes in full.",
+)
+elided_option = click.option(
+    "--elided",
+    metavar="zeros|random:SEED",
+    help="Values for constants that the text left out as `{...}`.  [default: refuse to run]",
+)
+unroll_loops_option = click.option(
+    "--unroll-loops",
+    metavar="auto|N|never",
+    default="auto",
+    show_default=True,
+    help="On cuda, write loops of a known trip count out in the graph: short ones whole and "
+    "longer ones some rounds at a time, those of at most N rounds, none.",
+)
+pointers_option = click.option(
+    "--pointers",
+    type=click.Choice(POINTERS),
+    default="copy",
+    show_default=True,
+    help="On cuda, what a call does for device arrays that lie elsewhere than at the one "
+    "before; `run` checks it with arrays that move.",
+)
+
 _OPTIONS = (
     click.option(
         "--backend",
@@ -127,34 +156,10 @@ _OPTIONS = (
         type=click.IntRange(1, MOST_THREADS),
         help="Threads of the host's pool.  [default: as many as cores, at least 2]",
     ),
-    click.option(
-        "--matmul-precision",
-        type=click.Choice(MATMUL_PRECISIONS),
-        default="default",
-        show_default=True,
-        help="What dots may round to on cuda; the host computes in full.",
-    ),
-    click.option(
-        "--elided",
-        metavar="zeros|random:SEED",
-        help="Values for constants that the text left out as `{...}`.  [default: refuse to run]",
-    ),
-    click.option(
-        "--unroll-loops",
-        metavar="auto|N|never",
-        default="auto",
-        show_default=True,
-        help="On cuda, write loops of a known trip count out in the graph: short ones whole and "
-        "longer ones some rounds at a time, those of at most N rounds, none.",
-    ),
-    click.option(
-        "--pointers",
-        type=click.Choice(POINTERS),
-        default="copy",
-        show_default=True,
-        help="On cuda, what a call does for device arrays that lie elsewhere than at the one "
-        "before; `run` checks it with arrays that move.",
-    ),
+    matmul_precision_option,
+    elided_option,
+    unroll_loops_option,
+    pointers_option,
     click.option(
         "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."
     ),

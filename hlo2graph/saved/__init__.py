@@ -6,11 +6,5 @@ architectures. What a library would run has a kernel too: which of them runs is 
 file is loaded, as are the addresses. Nothing in it is code of Python; kernels are code all the
 same, so load only what you would run.
 
-container.py has the bytes, codec.py what they mean.
+`writing` has `save`, `reading` has `load`; container.py has the bytes, codec.py what they mean.
 """
-
-from hlo2graph.saved.container import is_saved
-from hlo2graph.saved.reading import Saved, load, read_saved
-from hlo2graph.saved.writing import save
-
-__all__ = ["Saved", "is_saved", "load", "read_saved", "save"]

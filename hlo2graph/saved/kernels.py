@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from hlo2graph.backends.cuda.compiler import Compiled, nvrtc_version
 from hlo2graph.backends.cuda.kernels import KernelKey
-from hlo2graph.backends.cuda.prepared import KERNELS_VERSION, Prepared, loads_on, prepared
+from hlo2graph.backends.cuda.prepared import (
+    KERNELS_VERSION,
+    Prepared,
+    loads_on,
+    number_of,
+    prepared,
+)
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.errors import InputError
 from hlo2graph.program.plan import Plan
@@ -64,7 +70,7 @@ def kernels_for(container: Container, device: str) -> Prepared:
             f"{container.filename}: its kernels are for {', '.join(header['arches'])}; this GPU is "
             f"{device}: compile the program anew, with --arch {device}"
         )
-    arch = max(fitting, key=lambda name: int(name.removeprefix("sm_")))
+    arch = max(fitting, key=number_of)
     held = container.json("kernels")
     decode = Decoder(held["fields"], b"", classes=CLASSES)
     sources = {decode(key): decode(source) for key, source in held["sources"]}

@@ -92,10 +92,10 @@ class Saved:
         try:
             return self._on_cuda(elided, choices)
         except BackendError as error:
-            wanted = f"for {', '.join(self.arches)}" if self.arches else "to be compiled"
+            kernels = f"kernels for {', '.join(self.arches)}" if self.arches else "no kernels yet"
             raise BackendError(
-                f"{self.filename} is a plan for {self.plan.target}, its kernels {wanted}: {error}; "
-                "on the backend host its plan runs with NumPy"
+                f"{self.filename} is a plan for {self.plan.target} with {kernels}; on the backend "
+                f"host it runs with NumPy. {error}"
             ) from error
 
     def _on_cuda(self, elided: str | None, choices: Choices) -> CudaExecutable:
@@ -129,7 +129,7 @@ class Saved:
         """Say which file it is, and who wrote it, where it holds something else than we write."""
         try:
             yield
-        except (LookupError, TypeError, ValueError, RecursionError, zlib.error) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
             writer = self._container.header.get("writer", "another release")
             raise InputError(
                 f"{self.filename}: written by {writer}, and not as this release reads it "

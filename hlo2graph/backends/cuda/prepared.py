@@ -57,6 +57,15 @@ def prepared(plan: Plan, arch: str, *, precise: bool, table: bool) -> Prepared:
 
 
 def loads_on(arch: str, device: str) -> bool:
-    """Tell whether machine code for `arch` runs on a `device`: of one major version, not older."""
-    made, there = (int(name.removeprefix("sm_")) for name in (arch, device))
-    return made // 10 == there // 10 and made <= there
+    """Tell whether machine code for `arch` runs on a `device`.
+
+    That is one of the same major version and not older; for sm_90a it is that one alone.
+    """
+    made, there = number_of(arch), number_of(device)
+    is_near = made // 10 == there // 10 and made <= there
+    return made == there if arch.endswith("a") else is_near
+
+
+def number_of(arch: str) -> int:
+    """Return 90 for sm_90 and sm_90a."""
+    return int(arch.removeprefix("sm_").rstrip("af"))

@@ -37,7 +37,7 @@ class HostExecutable:
         elided constants where `elided` is None.
         """
         self.plan = plan = fill_elided(plan, elided)
-        check_computations(plan, "the host", partial(unsupported, plan.computations))
+        check_support(plan)
         self._arena = Arena(plan.allocations)
         for index, allocation in enumerate(plan.allocations):
             if (literal := allocation.literal) is not None and literal.array is not None:
@@ -117,6 +117,11 @@ class HostExecutable:
         if threads not in self._pools:
             self._pools[threads] = Pool(threads)
         return self._pools[threads]
+
+
+def check_support(plan: Plan) -> None:
+    """Raise one UnsupportedError for all that cannot run: each kind, how often, where, why."""
+    check_computations(plan, "the host", partial(unsupported, plan.computations))
 
 
 def _in_order(order: Sequence[int], block: Block) -> None:

@@ -1,0 +1,139 @@
+"""`hlo2graph compile`: a program to a file that runs without being compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hlo2graph.cli.files import Input, modules_in, read_file
+from hlo2graph.cli.options import file_argument, planning_options
+from hlo2graph.cli.programs import module_of, plan_of
+from hlo2graph.cli.progress import progress
+from hlo2graph.cli.run_options import (
+    elided_option,
+    matmul_precision_option,
+    pointers_option,
+    unroll_loops_option,
+)
+from hlo2graph.options import PlanOptions
+
+if TYPE_CHECKING:
+    from hlo2graph.program.plan import Plan
+
+
+def _arches(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
+    from hlo2graph.cli.kernels import ARCH
+
+    names = tuple(text.split(",")) if text else ()
+    for name in names:
+        if not ARCH.fullmatch(name):
+            raise click.BadParameter(f"{name!r} is no architecture, as sm_80 and sm_90 are")
+    return names
+
+
+@click.command("compile")
+@file_argument
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE.h2g",
+    type=click.Path(dir_okay=False),
+    required=True,
+    help="Write there, whole or not at all.",
+)
+@click.option(
+    "--arch",
+    "arches",
+    metavar="sm_NN,...",
+    callback=_arches,
+    help="The GPUs that kernels are compiled for.  [default: the target]",
+)
+@planning_options
+@matmul_precision_option
+@elided_option
+@unroll_loops_option
+@pointers_option
+def command(
+    file: str,
+    output: str,
+    arches: tuple[str, ...],
+    planning: PlanOptions,
+    matmul_precision: str,
+    elided: str | None,
+    unroll_loops: str,
+    pointers: str,
+) -> None:
+    """Compile FILE to one file that any command takes in its place.
+
+    It holds the plan, the module that it was made of, constants, and for a GPU
+    the kernels' machine code, for several architectures if you like; `run`,
+    `check`, `dot` and h2g.load start from it without parsing, planning or
+    compiling. No GPU is needed: with --target sm_90 the file is for one that is
+    elsewhere. Whether cuBLASLt runs matrix products is decided there. A file of
+    another format version, for another GPU, cut off or damaged is refused.
+
+    \b
+    Examples:
+      hlo2graph compile model.hlo -o model.h2g
+      hlo2graph compile model.hlo --target sm_90 --arch sm_90,sm_100 -o model.h2g
+      hlo2graph run model.h2g --inputs x.npz
+      hlo2graph plan model.h2g --json - | jq .stats
+    """
+    from hlo2graph.backends.elided import fill_elided
+    from hlo2graph.saved.choices import Choices
+    from hlo2graph.saved.writing import save
+
+    if output == "-":
+        raise click.UsageError("a .h2g file is no text; give --output a name")
+    choices = Choices(matmul_precision, unroll_loops, pointers)
+    part = _only(modules_in(read_file(file)))
+    with progress("planning"):
+        module = module_of(part)
+        plan = fill_elided(plan_of(part, module, **_with_target(part, planning)), elided)
+    wanted = _checked(plan, arches)
+    with progress("compiling"):
+        save(plan, output, module=None if elided else module, arches=wanted, choices=choices)
+    click.echo(_summary(output, plan, wanted))
+
+
+def _only(parts: list[Input]) -> Input:
+    if len(parts) > 1:
+        raise click.UsageError(f"FILE holds {len(parts)} modules; compile one")
+    return parts[0]
+
+
+def _with_target(part: Input, planning: PlanOptions) -> PlanOptions:
+    """Return the planning options, the target that `run` would take here among them."""
+    from hlo2graph.cli.programs import is_planned
+    from hlo2graph.pipeline import machine_for
+
+    return planning if is_planned(part) else {"target": machine_for("auto"), **planning}
+
+
+def _checked(plan: Plan, arches: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the architectures to compile for; refuse what could not run."""
+    if plan.target == "host":
+        from hlo2graph.backends.host.executable import check_support
+
+        if arches:
+            raise click.UsageError(f"--arch: {plan.name} is planned for the host, give --target")
+        check_support(plan)
+        return ()
+    from hlo2graph.backends.cuda.prepared import number_of
+
+    for arch in arches:
+        if number_of(arch) < number_of(plan.target):
+            raise click.UsageError(f"--arch {arch} is older than the plan's target {plan.target}")
+    return arches or (plan.target,)
+
+
+def _summary(output: str, plan: Plan, arches: tuple[str, ...]) -> str:
+    from hlo2graph.inspect.figures import bytes_text, plural
+    from hlo2graph.program.stats import plan_stats
+
+    thunks = plural(plan_stats(plan).nodes, "thunk")
+    size = bytes_text(Path(output).stat().st_size)
+    code = f", kernels for {', '.join(arches)}" if arches else ""
+    return f"{output}   {size}: {plan.name}, {thunks} for {plan.target}{code}"

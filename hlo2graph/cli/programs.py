@@ -1,0 +1,58 @@
+"""What FILE is as a plan, a module or text; of a .h2g file without parsing or planning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+import hlo2graph
+from hlo2graph.cli.files import Input
+from hlo2graph.errors import InputError
+from hlo2graph.options import Observer, PlanOptions
+
+if TYPE_CHECKING:
+    from hlo2graph.hlo import Module
+    from hlo2graph.program.plan import Plan
+
+
+def is_planned(part: Input) -> bool:
+    """Tell whether it is a plan already: a thunk sequence or a .h2g file."""
+    if part.saved is not None:
+        return True
+    from hlo2graph.frontend.thunks import is_thunk_sequence
+
+    return is_thunk_sequence(part.text)
+
+
+def module_of(part: Input, *, verify: bool = False) -> Module | None:
+    """Return the module; a thunk sequence has none, nor has a .h2g file of one."""
+    if part.saved is not None:
+        return part.saved.module
+    return None if is_planned(part) else hlo2graph.parse(part.text, part.filename, verify=verify)
+
+
+def plan_of(
+    part: Input,
+    module: Module | None = None,
+    observe: Observer | None = None,
+    **planning: Unpack[PlanOptions],
+) -> Plan:
+    """Return the plan; `module` is the part's, where it was asked for before.
+
+    Raises HloError, also for planning options where there is nothing to plan.
+    """
+    if part.saved is None:
+        program = module or part.text
+        return hlo2graph.plan(program, filename=part.filename, observe=observe, **planning)
+    if planning:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in planning)
+        raise InputError(f"{flags}: {part.filename} is planned already; compile its HLO anew")
+    if observe is not None:
+        observe("plan", str(part.saved.plan))
+    return part.saved.plan
+
+
+def text_of(part: Input) -> str:
+    """Return the text of the module or plan; of a .h2g file as it would be printed."""
+    if part.saved is None:
+        return part.text
+    return str(part.saved.module or part.saved.plan)
