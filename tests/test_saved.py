@@ -179,6 +179,10 @@ def test_loading_may_choose_anew_but_for_what_is_in_the_kernels(fake, path):
     assert loaded.precise
     with pytest.raises(InputError, match="unroll_loops is auto, never or"):
         h2g.load(path, unroll_loops="some")
+    with pytest.raises(InputError, match="for matmul_precision highest, not default: compile"):
+        h2g.load(path, matmul_precision="default")
+    with pytest.raises(InputError, match="capture is all"):
+        h2g.load(path, capture="some")
     with pytest.raises(InputError, match="backend is one of"):
         h2g.load(path, "gpu")
 
@@ -415,7 +419,10 @@ def test_commands_take_it_in_place_of_the_program(cli, tmp_path, path):
     [
         (["plan", "--target", "sm_90"], "--target: .*model.h2g is planned already; compile its"),
         (["run", "--fuse", "none"], "--fuse: .*model.h2g is planned already"),
-        (["run", "--matmul-precision", "high"], "was compiled with --matmul-precision default"),
+        (
+            ["run", "--matmul-precision", "high"],
+            "kernels are for matmul_precision default, not high",
+        ),
         (["fmt", "--check"], "is no HLO text"),
         (["compile", "-o", "-"], "is no text"),
         (["compile", "-o", "x.h2g", "--arch", "sm_90"], "is planned for the host, give --target"),

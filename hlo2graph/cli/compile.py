@@ -82,19 +82,25 @@ def command(
       hlo2graph plan model.h2g --json - | jq .stats
     """
     from hlo2graph.backends.elided import fill_elided
-    from hlo2graph.saved.choices import Choices
     from hlo2graph.saved.writing import save
 
     if output == "-":
         raise click.UsageError("a .h2g file is no text; give --output a name")
-    choices = Choices(matmul_precision, unroll_loops, pointers)
     part = _only(modules_in(read_file(file)))
     with progress("planning"):
         module = module_of(part)
         plan = fill_elided(plan_of(part, module, **_with_target(part, planning)), elided)
     wanted = _checked(plan, arches)
     with progress("compiling"):
-        save(plan, output, module=None if elided else module, arches=wanted, choices=choices)
+        save(
+            plan,
+            output,
+            module=None if elided else module,
+            arches=wanted,
+            matmul_precision=matmul_precision,
+            unroll_loops=unroll_loops,
+            pointers=pointers,
+        )
     click.echo(_summary(output, plan, wanted))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 from click.core import ParameterSource
@@ -169,23 +169,12 @@ def _compiled(
 
 def _loaded(saved: Saved, options: RunOptions) -> HostExecutable | CudaExecutable:
     """Return what runs a .h2g file; flags that were given count for more than those it has."""
+    from hlo2graph.backends.cuda.choices import CudaOptions
+
     asked = click.get_current_context().get_parameter_source
-
-    def given(flag: Literal["matmul_precision", "unroll_loops", "pointers"]) -> str | None:
-        return options[flag] if asked(flag) is not ParameterSource.DEFAULT else None
-
-    precision = given("matmul_precision")
-    if precision is not None and precision != saved.choices.matmul_precision:
-        raise click.UsageError(
-            f"{saved.filename} was compiled with --matmul-precision "
-            f"{saved.choices.matmul_precision}; compile it anew"
-        )
-    return saved.load(
-        options["backend"],
-        elided=options["elided"],
-        unroll_loops=given("unroll_loops"),
-        pointers=given("pointers"),
-    )
+    named = [name for name in options if name in CudaOptions.__annotations__]
+    given = {n: options[n] for n in named if asked(n) is not ParameterSource.DEFAULT}  # type: ignore[literal-required]
+    return saved.load(options["backend"], elided=options["elided"], **CudaOptions(**given))  # type: ignore[typeddict-item]
 
 
 def _arguments(plan: Plan, options: RunOptions, part: Input) -> tuple[list[Array], bool]:

@@ -1,29 +1,32 @@
-"""How a plan runs on a GPU, chosen when it is compiled."""
+"""How a plan runs on a GPU, chosen when it is compiled and kept in the file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict
+from typing import cast
 
+from hlo2graph.backends.cuda.choices import Choices, CudaOptions
+from hlo2graph.backends.cuda.partial.policy import Policy
 from hlo2graph.options import MATMUL_PRECISIONS, POINTERS, check_choice, check_rounds
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """The keywords of `compile` with these names, checked.
+def checked(choices: Choices) -> Choices:
+    """Return the choices.
 
-    `matmul_precision` is in the kernels; `load` may choose the others anew.
+    Raises:
+        InputError: one is none that there is.
+        TypeError: one is of another type.
     """
+    for name, value in asdict(choices).items():
+        if not isinstance(value, type(getattr(Choices(), name))):
+            raise TypeError(f"{name} is {value!r}")
+    check_choice("matmul_precision", choices.matmul_precision, MATMUL_PRECISIONS)
+    check_rounds("unroll_loops", choices.unroll_loops)
+    check_choice("pointers", choices.pointers, POINTERS)
+    Policy.of(choices.capture)
+    return choices
 
-    matmul_precision: str = "default"
-    unroll_loops: str = "auto"
-    pointers: str = "copy"
 
-    def __post_init__(self) -> None:
-        check_choice("matmul_precision", self.matmul_precision, MATMUL_PRECISIONS)
-        check_rounds("unroll_loops", self.unroll_loops)
-        check_choice("pointers", self.pointers, POINTERS)
-
-    @property
-    def is_precise(self) -> bool:
-        """Products of f32 keep all bits of their operands."""
-        return self.matmul_precision != "default"
+def options_of(choices: Choices) -> CudaOptions:
+    """Return the choices as keywords."""
+    return cast(CudaOptions, asdict(choices))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from hlo2graph.backends.cuda.choices import Choices
 from hlo2graph.backends.cuda.compiler import Compiled, nvrtc_version
 from hlo2graph.backends.cuda.kernels import KernelKey
 from hlo2graph.backends.cuda.prepared import (
@@ -17,7 +18,6 @@ from hlo2graph.backends.cuda.prepared import (
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.errors import InputError
 from hlo2graph.program.plan import Plan
-from hlo2graph.saved.choices import Choices
 from hlo2graph.saved.codec import Decoder, Encoder
 from hlo2graph.saved.container import Container, Section
 
@@ -37,7 +37,12 @@ def kernel_sections(plan: Plan, arches: Sequence[str], choices: Choices) -> dict
         BackendError: NVRTC is missing, or knows no such architecture.
     """
     made = [
-        prepared(plan, arch, precise=choices.is_precise, table=choices.pointers == "table")
+        prepared(
+            plan,
+            arch,
+            precise=choices.matmul_precision != "default",
+            table=choices.pointers == "table",
+        )
         for arch in arches
     ]
     encoder = Encoder(CLASSES)

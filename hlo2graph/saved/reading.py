@@ -9,14 +9,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
+from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.hlo import Module
 from hlo2graph.options import BACKENDS, check_choice
 from hlo2graph.program.plan import Plan
-from hlo2graph.saved.choices import Choices
+from hlo2graph.saved.choices import checked, options_of
 from hlo2graph.saved.codec import Decoder
 from hlo2graph.saved.container import Container, read_container
 
@@ -31,18 +32,18 @@ def load(
     backend: str = "auto",
     *,
     elided: str | None = None,
-    unroll_loops: str | None = None,
-    pointers: str | None = None,
+    **options: Unpack[CudaOptions],
 ) -> HostExecutable | CudaExecutable:
     """Return what runs a .h2g file, as `compile` does for a program.
 
     backend: auto is what the file's plan is for: the host, or a GPU. host runs any with NumPy.
-    elided, unroll_loops, pointers: as for `compile`; left out, as the file was compiled.
+    elided, options: as for `compile`; options that are left out are those the file was compiled
+        with, and matmul_precision cannot be another.
     Raises HloError: the file is none, damaged, or of another version or architecture; BackendError
     where the backend is not there; and OSError.
     """
     saved = read_saved(Path(path).read_bytes(), os.fspath(path))
-    return saved.load(backend, elided=elided, unroll_loops=unroll_loops, pointers=pointers)
+    return saved.load(backend, elided=elided, **options)
 
 
 def read_saved(data: bytes, filename: str) -> Saved:
@@ -65,7 +66,7 @@ class Saved:
             held = container.json("shared")
             self._decode = Decoder(held["fields"], container.section("data"), held["shared"])
             self.plan = self._of(Plan, "plan")
-            self.choices = Choices(**container.header["choices"])
+            self.choices = checked(Choices(**container.header["choices"]))
             self.arches = tuple(map(str, container.header["arches"]))
 
     @cached_property
@@ -80,13 +81,17 @@ class Saved:
         backend: str = "auto",
         *,
         elided: str | None = None,
-        unroll_loops: str | None = None,
-        pointers: str | None = None,
+        **options: Unpack[CudaOptions],
     ) -> HostExecutable | CudaExecutable:
         """Return what runs the plan; see `hlo2graph.load`."""
         check_choice("backend", backend, BACKENDS)
-        given = {"unroll_loops": unroll_loops, "pointers": pointers}
-        choices = replace(self.choices, **{k: v for k, v in given.items() if v is not None})
+        choices = checked(replace(self.choices, **options))
+        if choices.matmul_precision != self.choices.matmul_precision and self.arches:
+            raise InputError(
+                f"{self.filename}: its kernels are for matmul_precision "
+                f"{self.choices.matmul_precision}, not {choices.matmul_precision}: compile the "
+                "program anew"
+            )
         if backend == "host" or (backend == "auto" and self.plan.target == "host"):
             return HostExecutable(self.plan, elided=elided)
         try:
@@ -109,14 +114,7 @@ class Saved:
             device = open_device()
             with self._reading():
                 kernels = kernels_for(self._container, device.arch)
-        return CudaExecutable(
-            self.plan,
-            elided=elided,
-            matmul_precision=choices.matmul_precision,
-            unroll_loops=choices.unroll_loops,
-            pointers=choices.pointers,
-            kernels=kernels,
-        )
+        return CudaExecutable(self.plan, elided=elided, kernels=kernels, **options_of(choices))
 
     def _of(self, wanted: type[T], section: str) -> T:
         found = self._decode(self._container.json(section))

@@ -6,16 +6,17 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from hlo2graph import __version__
+from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import Module
 from hlo2graph.program.plan import Plan
-from hlo2graph.saved.choices import Choices
+from hlo2graph.saved.choices import checked
 from hlo2graph.saved.codec import Encoder
 from hlo2graph.saved.container import Section, write_container
 
@@ -31,7 +32,7 @@ def save(
     *,
     module: Module | None = None,
     arches: Sequence[str] | None = None,
-    choices: Choices | None = None,
+    **options: Unpack[CudaOptions],
 ) -> None:
     """Write a plan, or what `compile` returned, to a .h2g file that `load` runs without compiling.
 
@@ -39,11 +40,11 @@ def save(
     arches: the GPUs (sm_90) that kernels are compiled for, by NVRTC, which needs no GPU; none
         keeps the plan alone, which is then compiled where it is loaded. Left out, it is the GPU
         that the executable is on, or the plan's target.
-    choices: how a plan is to run; an executable has made its own.
+    options: how the plan is to run on a GPU, as for `compile`; an executable has its own.
     Raises HloError, BackendError where NVRTC is missing, and OSError.
     """
     plan, arch, made = _taken(program)
-    choices = choices or made
+    choices = checked(replace(made, **options))
     if arches is None:
         arches = () if arch is None else (arch,)
     encoder = Encoder()
@@ -78,8 +79,7 @@ def _taken(
     if isinstance(program, HostExecutable):
         return program.plan, None, Choices()
     if on_cuda is not None and isinstance(program, on_cuda.CudaExecutable):
-        made = Choices(program.matmul_precision, program.unroll_loops, program.pointers)
-        return program.plan, program.device.arch, made
+        return program.plan, program.device.arch, program.choices
     raise InputError(f"save takes a plan or what compile returned, not {type(program).__name__}")
 
 
