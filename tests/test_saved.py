@@ -419,10 +419,6 @@ def test_commands_take_it_in_place_of_the_program(cli, tmp_path, path):
     [
         (["plan", "--target", "sm_90"], "--target: .*model.h2g is planned already; compile its"),
         (["run", "--fuse", "none"], "--fuse: .*model.h2g is planned already"),
-        (
-            ["run", "--matmul-precision", "high"],
-            "kernels are for matmul_precision default, not high",
-        ),
         (["fmt", "--check"], "is no HLO text"),
         (["compile", "-o", "-"], "is no text"),
         (["compile", "-o", "x.h2g", "--arch", "sm_90"], "is planned for the host, give --target"),
