@@ -55,6 +55,45 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
     }
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The best that was measured on one GPU, by tests/gpu/minimal.py: what bounds are made of.
+
+    bytes_per_second: of a large copy, read and written.
+    vector_flops, product_flops: operations a second of large products, without tensor cores and
+        with them; these by the bytes of an element.
+    launch: seconds that a graph takes beside its nodes.
+    elementwise, fold: seconds of the smallest kernels in a graph, from one to the next.
+    product, step: the same of a product, and for each step of its sums, up to `deepest`.
+    """
+
+    bytes_per_second: float
+    vector_flops: float
+    product_flops: Mapping[int, float]
+    launch: float
+    elementwise: float
+    fold: float
+    product: float
+    step: float
+    deepest: int = 4096
+
+
+MEASURED: Mapping[str, Measured] = MappingProxyType(
+    {
+        "NVIDIA H200": Measured(
+            bytes_per_second=4.3e12,
+            vector_flops=50e12,
+            product_flops={2: 700e12, 4: 350e12, 8: 55e12},
+            launch=2.0e-6,
+            elementwise=0.59e-6,
+            fold=1.0e-6,
+            product=1.2e-6,
+            step=2e-9,
+        )
+    }
+)
+
 # Seconds that a CUDA graph takes, as measured on an H200; other devices are taken to be the same.
 NODE_SECONDS = 0.83e-6  # from a kernel to one that waits for it
 ISSUE_SECONDS = 0.18e-6  # from one kernel to the next where none waits

@@ -1,17 +1,22 @@
 """hlo2graph beside XLA in one process, program by program.
 
-    python -m tests.gpu.bench [DIR...] [--out DIR] [--rounds N] [--only NAME...]
+    python -m tests.gpu.bench [PATH...] [--out DIR] [--rounds N] [--only NAME...]
 
-Each DIR holds NAME.hlo files. Needs jax for CUDA. XLA runs as it comes, and with command buffers
-for all that it can put into one (smallest graph 1), scheduled by LHS and by CONCURRENT. All take
-turns, round by round, on device-resident arguments:
+Each PATH is an HLO file or a folder of them, with arguments in NAME.npz if there is one; those of
+tests/gpu/programs.py are measured too. Needs jax for CUDA. XLA runs as it comes, and with command
+buffers for all that it can put into one (smallest graph 1), scheduled by LHS and by CONCURRENT. All
+take turns, round by round, on device-resident arguments; a turn begins with a call that is not
+timed, since all others have just used the caches.
 
     latency     call, and wait until its results are there; median
     throughput  100 calls, one wait; per call, median
-    compile     seconds from text to something to call, once
+    device      the graph alone, as the device has it; median
+    bound       the least that the device needs for this plan (inspect/budget/bound.py)
+    compile     seconds from text to something to call: cold, with no cache of kernels and nothing
+                tuned before, and warm, the same again
     memory      bytes on the device: arguments, results, temporaries, constants
 
---out gets bench.json.
+--out gets bench.json, samples and all.
 """
 
 from __future__ import annotations
@@ -20,105 +25,29 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-ALL = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,WHILE,CONDITIONAL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
-XLA = {
-    "xla": [],
-    **{
-        f"xla {mode}": [
-            ("xla_gpu_enable_command_buffer", ALL),
-            ("xla_gpu_command_buffer_scheduling_mode", mode),
-            ("xla_gpu_graph_min_graph_size", "1"),
-        ]
-        for mode in ("LHS", "CONCURRENT")
-    },
-}
-OURS = {"hlo2graph": {}, "hlo2graph none": {"fuse": "none"}}
+from tests.gpu.programs import PROGRAMS, Program, lowered
+
 QUEUED = 100
-
-
-class OurCall:
-    """hlo2graph on arguments that lie in its own buffers."""
-
-    def __init__(self, text: str, args: list, options: dict) -> None:
-        import hlo2graph
-
-        start = time.perf_counter()
-        self.executable = hlo2graph.compile(text, "cuda", **options)
-        self.compile = time.perf_counter() - start
-        self.memory = self.executable.memory.total
-        self.own = self.executable.put(*args)
-
-    def call(self) -> None:
-        self.executable(*self.own)
-
-    def wait(self) -> None:
-        self.executable.synchronize()
-
-    def results(self) -> list:
-        return [np.asarray(a) for a in self.executable.device_outputs]
-
-
-class XlaCall:
-    """XLA through jaxlib, on arguments that jax put on the device."""
-
-    def __init__(self, text: str, args: list, overrides: list) -> None:
-        import jax
-        from jax._src.lib import xla_client
-        from jaxlib._jax import DeviceList
-
-        self.jax = jax
-        device = jax.devices("gpu")[0]
-        start = time.perf_counter()
-        proto = xla_client.hlo.hlo_module_from_text(text)
-        computation = xla_client.XlaComputation(proto.as_serialized_hlo_module_proto())
-        options = xla_client.CompileOptions()
-        options.env_option_overrides = overrides
-        shapes = computation.program_shape().parameter_shapes()
-        options.parameter_is_tupled_arguments = len(shapes) == 1 and shapes[0].is_tuple()
-        mlir = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
-        self.executable = device.client.compile_and_load(mlir, DeviceList((device,)), options)
-        self.compile = time.perf_counter() - start
-        stats = self.executable.get_compiled_memory_stats()
-        self.memory = (
-            stats.argument_size_in_bytes
-            + stats.output_size_in_bytes
-            + stats.temp_size_in_bytes
-            - stats.alias_size_in_bytes
-        )
-        self.placed = [jax.device_put(a, device) for a in args]
-        self.outs: list = []
-
-    def call(self) -> None:
-        self.outs = self.executable.execute(self.placed)
-
-    def wait(self) -> None:
-        self.jax.block_until_ready(self.outs)
-
-    def results(self) -> list:
-        return [np.asarray(a) for a in self.outs]
+TIMED = 3  # calls a turn
+WARM = ("hlo2graph", "xla")  # whose second compilation is timed
+FIRST = "HloModule first\nENTRY e { p = f32[8,8] parameter(0)\n ROOT n = f32[8,8] negate(p) }\n"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    here = Path(__file__).parent
-    parser.add_argument("folders", nargs="*", type=Path, default=[here.parent.parent / "samples"])
-    parser.add_argument("--out", type=Path, default=here / "results")
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--commit", help="what is measured, where git does not know")
-    parser.add_argument("--only", nargs="*", metavar="NAME")
-    given = parser.parse_args()
+    given = _arguments()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
     from hlo2graph.errors import BackendError
+    from tests.gpu.contenders import OURS, XLA
     from tests.gpu.suite import describe
 
     jax.config.update("jax_enable_x64", True)
@@ -129,23 +58,47 @@ def main() -> int:
         print(f"nothing to measure on: {error}", file=sys.stderr)
         return 3
     given.out.mkdir(parents=True, exist_ok=True)
-    paths = [p for folder in given.folders for p in sorted(folder.glob("*.hlo"))]
-    if given.only:
-        paths = [p for p in paths if p.stem in given.only]
+    compare(Program("first", FIRST, (np.zeros((8, 8), np.float32),)), 1)  # loads the libraries
     found = []
     print(f"microseconds: latency / throughput{'':4}", *(f"{n:>20}" for n in (*OURS, *XLA)), sep="")
-    for path in paths:
-        rows = compare(path, given.rounds)
-        found.append({"program": path.stem, "runs": rows})
+    for program in programs(given.paths, given.only):
+        rows = compare(program, given.rounds)
+        found.append({"program": program.name, "runs": rows})
         cells = "".join(f"{cell(rows[name]):>20}" for name in (*OURS, *XLA))
-        print(f"{path.stem[:38]:38}{cells}", flush=True)
+        print(f"{program.name[:38]:38}{cells}", flush=True)
         content = {"environment": environment, "programs": found}
-        (given.out / "bench.json").write_text(json.dumps(content, indent=1) + "\n")
-    for path_result in found:
-        for name, row in path_result["runs"].items():
+        (given.out / "bench.json").write_text(json.dumps(content) + "\n")
+    print(*closing(found), sep="\n")
+    for result in found:
+        for name, row in result["runs"].items():
             if "why" in row:
-                print(f"{path_result['program']}, {name}: {row['why'].splitlines()[-1][:200]}")
+                print(f"{result['program']}, {name}: {row['why'].splitlines()[-1][:200]}")
     return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    here = Path(__file__).parent
+    parser.add_argument("paths", nargs="*", type=Path, default=[here.parent.parent / "samples"])
+    parser.add_argument("--out", type=Path, default=here / "results")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--commit", help="what is measured, where git does not know")
+    parser.add_argument("--only", nargs="*", metavar="NAME")
+    return parser.parse_args()
+
+
+def programs(paths: Sequence[Path], only: Sequence[str] | None) -> Iterator[Program]:
+    """Yield the programs to measure."""
+    files = [f for p in paths for f in (sorted(p.glob("*.hlo")) if p.is_dir() else [p])]
+    for path in files:
+        if not only or path.stem in only:
+            text = path.read_text()
+            yield Program(path.stem, text, tuple(arguments(path, text)))
+    for name in PROGRAMS:
+        if not only or name in only:
+            yield lowered(name)
 
 
 def cell(row: dict) -> str:
@@ -154,42 +107,99 @@ def cell(row: dict) -> str:
     return f"{row['latency'] * 1e6:.1f} / {row['throughput'] * 1e6:.1f}"
 
 
-def compare(path: Path, rounds: int) -> dict[str, dict]:
+def closing(found: Sequence[dict]) -> Iterator[str]:
+    """Yield the second table: the bound, compile times and memory."""
+    yield f"\n{'':26}{'device':>9}{'bound':>9}{'ratio':>7}{'compile, warm':>17}{'XLA':>15}" + (
+        f"{'memory MB':>12}{'XLA':>9}{'LHS':>9}{'CONC.':>9}"
+    )
+    for result in found:
+        runs = result["runs"]
+        ours = runs["hlo2graph"]
+        line = f"{result['program'][:26]:26}"
+        line += f"{figure(ours, 'device', 1e6):>9}{figure(ours, 'bound', 1e6):>9}"
+        line += f"{figure(ours, 'ratio', 1, 2):>7}"
+        for name, wide in (("hlo2graph", 17), ("xla", 15)):
+            row = runs[name]
+            both = f"{figure(row, 'compile', 1, 2)} s, {figure(row, 'warm', 1e3, 0)} ms"
+            line += f"{both:>{wide}}"
+        names = ("hlo2graph", "xla", "xla LHS", "xla CONCURRENT")
+        memory = (figure(runs[n], "memory", 1e-6, 2) for n in names)
+        yield line + "".join(f"{m:>{w}}" for m, w in zip(memory, (12, 9, 9, 9), strict=True))
+
+
+def figure(row: dict, key: str, scale: float, digits: int = 1) -> str:
+    return f"{row[key] * scale:.{digits}f}" if key in row else "-"
+
+
+def compare(program: Program, rounds: int) -> dict[str, dict]:
     """Build every contender, then let them take turns."""
-    text = path.read_text()
-    args = arguments(path, text)
+    from tests.gpu.contenders import OurCall, contenders
+
     rows: dict[str, dict] = {}
-    calls = {}
-    for name, make in (
-        *((n, lambda o=o: OurCall(text, args, o)) for n, o in OURS.items()),
-        *((n, lambda o=o: XlaCall(text, args, o)) for n, o in XLA.items()),
-    ):
+    calls: dict = {}
+    for name, make in contenders(program.text, program.arguments).items():
         try:
-            found = make()
-            for _ in range(5):
-                found.call()
-                found.wait()
-            calls[name] = found
-            rows[name] = {"compile": found.compile, "memory": found.memory}
+            calls[name], rows[name] = built(make, warm=name in WARM)
         except Exception:
             rows[name] = {"why": traceback.format_exc(limit=-3).strip()}
-    samples: dict[str, tuple[list, list]] = {name: ([], []) for name in calls}
-    rng = np.random.default_rng(0)
+    samples: dict[str, dict[str, list]] = {
+        name: {"latency": [], "throughput": [], "device": []} for name in calls
+    }
     for turn in range(rounds):
-        for name in map(str, rng.permutation(list(calls))):  # what ran before helps or harms
-            samples[name][0].append(latency(calls[name]))
-            if turn % 10 == 0:
-                samples[name][1].append(throughput(calls[name]))
-    for name, (single, queued) in samples.items():
-        low, high = np.percentile(single, (10, 90))
-        rows[name] |= {
-            "latency": float(np.median(single)),
-            "p10": float(low),
-            "p90": float(high),
-            "throughput": float(np.median(queued)),
-        }
+        order = list(calls)
+        for name in order[turn % len(order) :] + order[: turn % len(order)] if order else ():
+            take_turn(calls[name], samples[name], is_long=turn % 4 == 0)
+    for name, taken in samples.items():
+        rows[name] |= {key: float(np.median(values)) for key, values in taken.items() if values}
+        low, high = np.percentile(taken["latency"], (10, 90))
+        rows[name] |= {"p10": float(low), "p90": float(high), "samples": taken}
+    first = calls.get("hlo2graph")
+    if isinstance(first, OurCall):
+        row = rows["hlo2graph"]
+        row |= first.bound()
+        if row.get("bound"):
+            row["ratio"] = row["device"] / row["bound"]
     agreement(rows, calls)
     return rows
+
+
+def built(make, *, warm: bool) -> tuple:
+    """Build a contender with no cache of kernels, and perhaps again with what that left."""
+    before = os.environ.get("HLO2GRAPH_CACHE_DIR")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HLO2GRAPH_CACHE_DIR"] = folder
+        try:
+            found = make()
+            row = {"compile": found.compile, "memory": found.memory}
+            if warm:
+                row["warm"] = make().compile
+        finally:
+            os.environ.pop("HLO2GRAPH_CACHE_DIR")
+            if before is not None:
+                os.environ["HLO2GRAPH_CACHE_DIR"] = before
+    for _ in range(5):
+        found.call()
+        found.wait()
+    return found, row
+
+
+def take_turn(found, samples: dict[str, list], *, is_long: bool) -> None:
+    """Time one contender."""
+    found.call()
+    found.wait()
+    for _ in range(TIMED):
+        start = time.perf_counter()
+        found.call()
+        found.wait()
+        samples["latency"].append(time.perf_counter() - start)
+    if is_long:
+        start = time.perf_counter()
+        for _ in range(QUEUED):
+            found.call()
+        found.wait()
+        samples["throughput"].append((time.perf_counter() - start) / QUEUED)
+    if hasattr(found, "clock"):
+        samples["device"] += [found.clock.seconds() for _ in range(TIMED)]
 
 
 def arguments(path: Path, text: str) -> list:
@@ -220,21 +230,6 @@ def agreement(rows: dict[str, dict], calls: dict) -> None:
                     scale = np.nanmax(np.abs(b)) or 1.0
                     worst = max(worst, float(np.nanmax(np.abs(a - b)) / scale))
         rows[name]["difference"] = worst
-
-
-def latency(found: OurCall | XlaCall) -> float:
-    start = time.perf_counter()
-    found.call()
-    found.wait()
-    return time.perf_counter() - start
-
-
-def throughput(found: OurCall | XlaCall) -> float:
-    start = time.perf_counter()
-    for _ in range(QUEUED):
-        found.call()
-    found.wait()
-    return (time.perf_counter() - start) / QUEUED
 
 
 if __name__ == "__main__":

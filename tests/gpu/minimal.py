@@ -2,6 +2,7 @@
 
     python -m tests.gpu.minimal [--out DIR]
 
+- What a graph of one small kernel takes on the device, beside that kernel.
 - How long the smallest kernel of each form takes in a graph, from node to node: chains of such
   kernels, of two lengths, replayed back to back; the difference over the difference in length.
 - Bytes a second of a large copy, and operations a second of large products, by unit.
@@ -53,8 +54,10 @@ def main() -> int:
 
 def latencies() -> dict[str, object]:
     """Return seconds from node to node, by form; of products a line over their depth."""
+    node = per_node(elementwise)
     found: dict[str, object] = {
-        "elementwise": per_node(elementwise),
+        "launch": alone(elementwise(1)) - node,
+        "elementwise": node,
         "fold": per_node(fold),
         "columns": per_node(columns),
     }
@@ -87,6 +90,15 @@ def per_node(program, fuse: str = "none") -> float:
     """Return the seconds that one more node of a chain takes."""
     short, long = (seconds_of(program(length), fuse=fuse) for length in LENGTHS)
     return (long - short) / (LENGTHS[1] - LENGTHS[0])
+
+
+def alone(text: str) -> float:
+    """Return what one run of a graph takes on the device."""
+    import hlo2graph
+    from tests.gpu.clock import DeviceClock
+
+    clock = DeviceClock(hlo2graph.compile(text, "cuda", fuse="none"))
+    return statistics.median(clock.seconds() for _ in range(QUEUED))
 
 
 def elementwise(length: int) -> str:

@@ -27,9 +27,10 @@ def lowered(name: str) -> Program:
     """Return one of PROGRAMS."""
     import jax
 
-    function, arguments = PROGRAMS[name](np.random.default_rng(0))
-    traced = jax.jit(function).trace(*arguments)
-    text = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
+    with jax.enable_x64(False):
+        function, arguments = PROGRAMS[name](np.random.default_rng(0))
+        traced = jax.jit(function).trace(*arguments)
+        text = traced.lower(lowering_platforms=("tpu",)).as_text("hlo")
     return Program(name, text, tuple(arguments))
 
 

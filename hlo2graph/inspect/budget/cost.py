@@ -23,7 +23,8 @@ BYTES_A_THREAD = 4
 FREE = frozenset(
     {
         *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota"),
-        *("reshape", "copy", "transpose", "slice"),
+        *("reshape", "copy", "transpose", "slice", "dynamic-slice", "dynamic-update-slice"),
+        *("concatenate", "gather", "pad", "reverse"),
     }
 )
 
@@ -64,7 +65,7 @@ class Costs:
         return Work(seconds / share, share)
 
     def _computing(self, name: str) -> float:
-        found = self._count(name)
+        found = self.operations(name)
         device = self._device
         seconds = found.plain / device.vector_flops
         for width, count in found.products.items():
@@ -72,7 +73,8 @@ class Costs:
             seconds += count / rate
         return seconds
 
-    def _count(self, name: str) -> Operations:
+    def operations(self, name: str) -> Operations:
+        """Return how many operations the computation of that name is."""
         if name not in self._operations:
             plain, products = 0, dict[int, int]()
             computation = self._computations[name]
@@ -81,7 +83,7 @@ class Costs:
                     width = _shapes(instr, computation)[0].dtype.size
                     products[width] = products.get(width, 0) + product
                 elif instr.opcode in ("fusion", "call"):
-                    inner = self._count(next(instr.called()))
+                    inner = self.operations(next(instr.called()))
                     plain += inner.plain
                     for width, count in inner.products.items():
                         products[width] = products.get(width, 0) + count
@@ -89,6 +91,14 @@ class Costs:
                     plain += max((s.elements for s in _shapes(instr, computation)), default=0)
             self._operations[name] = Operations(plain, products)
         return self._operations[name]
+
+
+def depth_of(computation: Computation) -> int:
+    """Return how many products are summed to a result of the first product in `computation`."""
+    for instr in computation.instructions:
+        if count := _product(instr, computation):
+            return count // (2 * max(1, next(instr.shape.leaves()).elements))
+    return 0
 
 
 def _product(instr: Instruction, computation: Computation) -> int:

@@ -1,0 +1,158 @@
+"""The least time that a plan's graph can take: the longest way through it, each node at its best.
+
+A node takes the larger of two times: what it moves at the speed of a large copy, or computes at the
+best that its unit was measured at (its roofline); and what the smallest kernel of its form takes
+from one node to the next. A loop is its rounds one after the other, a conditional the branches that
+were taken; neither takes time of its own, though a device gives it some. What runs side by side is
+taken to have room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from hlo2graph.hlo import Computation
+from hlo2graph.inspect.budget.cost import Costs, depth_of
+from hlo2graph.inspect.budget.traffic import traffic_of
+from hlo2graph.ops.region import Folding, Own, SideBySide, region_of
+from hlo2graph.program.device_figures import Device, Measured
+from hlo2graph.program.plan import Plan
+from hlo2graph.program.thunks import (
+    Collective,
+    Conditional,
+    Copy,
+    Fill,
+    Kernel,
+    Library,
+    Sequence,
+    Slice,
+    Thunk,
+    While,
+)
+
+Runs = Mapping[int, float]
+"""How often each thunk ran, by its `id`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Seconds, launching included, and the outermost thunks on the longest way with theirs."""
+
+    seconds: float
+    path: tuple[tuple[str, float], ...]
+
+
+def bound(plan: Plan, device: Device, measured: Measured, runs: Runs | None = None) -> Bound:
+    """Return the bound of one run of the plan.
+
+    runs: how often its thunks ran, for loops whose number of rounds is known only then, and for
+        conditionals; without it such a loop is taken to run once, and the longest branch.
+    """
+    found = _Bounds(plan, device, measured, runs or Counter()).of(plan.body)
+    return replace(found, seconds=measured.launch + found.seconds)
+
+
+class _Bounds:
+    def __init__(self, plan: Plan, device: Device, measured: Measured, runs: Runs) -> None:
+        self._computations, self._measured, self._runs = plan.computations, measured, runs
+        self._costs = Costs(plan, device)
+        self._latencies: dict[str, float] = {}
+
+    def of(self, sequence: Sequence[Slice]) -> Bound:
+        """Return the longest way through a sequence."""
+        before: list[list[int]] = [[] for _ in sequence.thunks]
+        for edge in sequence.edges:
+            before[edge.dst].append(edge.src)
+        took = [self._seconds(thunk) for thunk in sequence.thunks]
+        ends: list[float] = []
+        last: list[int | None] = []
+        for at, waits in enumerate(before):
+            latest = max(waits, key=ends.__getitem__, default=None)
+            last.append(latest)
+            ends.append(took[at] + (0.0 if latest is None else ends[latest]))
+        path = []
+        at_end = max(range(len(ends)), key=ends.__getitem__, default=None)
+        while at_end is not None:
+            path.append((sequence.thunks[at_end].name, took[at_end]))
+            at_end = last[at_end]
+        return Bound(max(ends, default=0.0), tuple(reversed(path)))
+
+    def _seconds(self, thunk: Thunk[Slice]) -> float:
+        match thunk:
+            case While():
+                rounds = self._rounds(thunk)
+                tests = self.of(thunk.condition).seconds * (rounds + 1)
+                return tests + self.of(thunk.body).seconds * rounds
+            case Conditional():
+                return self._branches(thunk)
+            case Copy():
+                return self._moving(thunk.source.size + thunk.target.size)
+            case Fill():
+                return self._moving(thunk.target.size)
+            case Kernel() | Library() | Collective():
+                return self._computing(thunk)
+            case _:
+                assert_never(thunk)
+
+    def _rounds(self, loop: While[Slice]) -> float:
+        if loop.trip_count is not None:
+            return loop.trip_count
+        return self._times(loop.body, loop, 1.0)
+
+    def _branches(self, thunk: Conditional[Slice]) -> float:
+        each = [self.of(branch).seconds for branch in thunk.branches]
+        if not self._runs.get(id(thunk)):
+            return max(each)
+        shares = [self._times(branch, thunk, 0.0) for branch in thunk.branches]
+        return sum(s * share for s, share in zip(each, shares, strict=True))
+
+    def _times(self, inner: Sequence[Slice], outer: Thunk[Slice], otherwise: float) -> float:
+        """Return how often `inner` ran each time that `outer` did."""
+        ran = self._runs.get(id(outer))
+        if not ran or not inner.thunks:
+            return otherwise
+        return self._runs.get(id(inner.thunks[0]), 0.0) / ran
+
+    def _moving(self, size: int) -> float:
+        return max(self._measured.elementwise, size / self._measured.bytes_per_second)
+
+    def _computing(self, thunk: Kernel[Slice] | Library[Slice] | Collective[Slice]) -> float:
+        computation = self._computations[thunk.computation]
+        traffic = traffic_of(computation, self._computations)
+        moved = sum(traffic.read)
+        for number, size in enumerate(traffic.written):
+            parameter = traffic.updated.get(number)
+            in_place = parameter is None or thunk.writes[number] == thunk.reads[parameter]
+            moved += size if in_place else 2 * thunk.writes[number].size
+        rates = self._measured
+        computed = self._costs.operations(thunk.computation)
+        seconds = computed.plain / rates.vector_flops
+        for width, count in computed.products.items():
+            seconds += count / rates.product_flops.get(width, rates.vector_flops)
+        latency = self._latency(thunk.computation)
+        return max(latency, seconds, moved / rates.bytes_per_second)
+
+    def _latency(self, name: str) -> float:
+        if name not in self._latencies:
+            self._latencies[name] = self._smallest(self._computations[name])
+        return self._latencies[name]
+
+    def _smallest(self, computation: Computation) -> float:
+        """Return what the smallest kernel of a computation's form takes."""
+        measured = self._measured
+        match region_of(computation):
+            case SideBySide(parts):
+                called = (next(computation[part].called()) for part in parts)
+                return max(self._latency(name) for name in called)
+            case Folding():
+                return measured.fold
+            case Own():
+                depth = depth_of(computation)
+                if depth:
+                    return measured.product + measured.step * min(depth, measured.deepest)
+                return measured.fold
+            case _:
+                return measured.elementwise
