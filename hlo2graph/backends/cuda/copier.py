@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import Structure, addressof, c_uint, c_uint64, c_void_p
+from functools import partial
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from hlo2graph.backends.cuda import builtin
@@ -23,6 +25,57 @@ class Moves(Structure):
     ]
 
 
+class Batch:
+    """Copies ready to be enqueued, at once or one launch after another."""
+
+    __slots__ = ("_launches", "count", "size")
+
+    def __init__(self, moves: Sequence[Move], launches: Sequence[Launch]) -> None:
+        self.count, self.size = len(moves), sum(move.size for move in moves)
+        self._launches = tuple(launches)
+
+    def __call__(self, stream: Stream) -> None:
+        """Enqueue them on `stream`."""
+        for launch in self._launches:
+            launch(stream)
+
+
+class Launch:
+    """One launch of the kernel that copies; another set of copies may take its place."""
+
+    __slots__ = ("_blocks", "_call", "_most_blocks", "_moves", "_rows", "_stream")
+
+    def __init__(self, function: Any, most_blocks: int) -> None:
+        self._most_blocks = most_blocks
+        self._moves = moves = Moves()
+        self._blocks, self._rows, self._stream = c_uint(), c_uint(), c_void_p()
+        pointer, one, none = c_uint64(addressof(moves)), c_uint(1), c_uint(0)
+        self._call = bound(
+            "cuLaunchKernel",
+            c_void_p(int(function)),
+            *(self._blocks, self._rows, one),
+            *(c_uint(builtin.MOVE_THREADS), one, one, none),
+            self._stream,
+            c_void_p(addressof(pointer)),
+            None,
+            place="moving arrays",
+            keep=pointer,
+        )
+
+    def give(self, moves: Sequence[Move]) -> None:
+        """Take these copies, MOST_MOVES at most, of which none waits for another."""
+        count, held = len(moves), self._moves
+        sources, targets, sizes = zip(*moves, strict=True)
+        held.source[:count], held.target[:count], held.size[:count] = sources, targets, sizes
+        self._blocks.value = min(self._most_blocks, -(-max(sizes) // builtin.MOVE_BYTES))
+        self._rows.value = count
+
+    def __call__(self, stream: Stream) -> None:
+        """Enqueue them on `stream`; the driver has read them when this returns."""
+        self._stream.value = int(stream)
+        self._call()
+
+
 class Copier:
     """Enqueues copies as if all were read before any is written.
 
@@ -33,56 +86,47 @@ class Copier:
     def __init__(self, function: Any, multiprocessors: int) -> None:
         """Copy with a loaded kernel, builtin.MOVE."""
         self._scratch: DeviceMemory | None = None
-        self._most_blocks = BLOCKS_EACH * multiprocessors
-        self._moves = Moves()
-        self._pointer = c_uint64(addressof(self._moves))
-        self._blocks, self._rows, self._stream = c_uint(), c_uint(), c_void_p()
-        one, threads, none = c_uint(1), c_uint(builtin.MOVE_THREADS), c_uint(0)
-        self._launch = bound(
-            "cuLaunchKernel",
-            c_void_p(int(function)),
-            *(self._blocks, self._rows, one),
-            *(threads, one, one, none),
-            self._stream,
-            c_void_p(addressof(self._pointer)),
-            None,
-            place="moving arrays",
-        )
+        self._new = partial(Launch, function, BLOCKS_EACH * multiprocessors)
+        self._launch = self._new()
 
     def __call__(self, moves: Sequence[Move], stream: Stream) -> None:
         """Enqueue `moves`."""
         if not moves:
             return
         waves, circle = in_waves(moves)
-        for wave in waves:
-            self._enqueue(wave, stream)
+        for part in _cut((*waves, *self._through_scratch(circle))):
+            self._launch.give(part)
+            self._launch(stream)
+
+    def batch(self, moves: Sequence[Move]) -> Batch | None:
+        """Return `moves` made ready, to come again; None where that takes scratch memory."""
+        waves, circle = in_waves(moves)
+        if circle:
+            return None
+        launches = []
+        for part in _cut(waves):
+            launches.append(self._new())
+            launches[-1].give(part)
+        return Batch(moves, launches)
+
+    def _through_scratch(self, circle: Sequence[Move]) -> Iterator[Sequence[Move]]:
         if not circle:
             return
-        scratch = self._room(sum(-(-m.size // WHOLE) * WHOLE for m in circle))
-        away, back = [], []
-        for move in circle:
-            away.append(Move(move.source, scratch, move.size))
-            back.append(Move(scratch, move.target, move.size))
-            scratch += -(-move.size // WHOLE) * WHOLE
-        self._enqueue(away, stream)
-        self._enqueue(back, stream)
-
-    def _enqueue(self, moves: Sequence[Move], stream: Stream) -> None:
-        """Enqueue copies of which none waits for another."""
-        held = self._moves
-        for start in range(0, len(moves), builtin.MOST_MOVES):
-            part = moves[start : start + builtin.MOST_MOVES]
-            count = len(part)
-            held.source[:count] = [move.source for move in part]
-            held.target[:count] = [move.target for move in part]
-            held.size[:count] = sizes = [move.size for move in part]
-            self._blocks.value = min(self._most_blocks, -(-max(sizes) // builtin.MOVE_BYTES))
-            self._rows.value = count
-            self._stream.value = int(stream)
-            self._launch()
+        sizes = [-(-move.size // WHOLE) * WHOLE for move in circle]
+        starts = accumulate(sizes, initial=self._room(sum(sizes)))
+        rooms = list(zip(circle, starts, strict=False))
+        yield [Move(move.source, at, move.size) for move, at in rooms]
+        yield [Move(at, move.target, move.size) for move, at in rooms]
 
     def _room(self, size: int) -> int:
         """Return the address of so many bytes; what is too small is freed once it is unused."""
         if self._scratch is None or self._scratch.size < size:
             self._scratch = DeviceMemory(size, f"allocating {size:,} bytes to exchange arrays")
         return self._scratch.address
+
+
+def _cut(waves: Sequence[Sequence[Move]]) -> Iterator[Sequence[Move]]:
+    """Yield what shares a launch."""
+    for wave in waves:
+        for start in range(0, len(wave), builtin.MOST_MOVES):
+            yield wave[start : start + builtin.MOST_MOVES]

@@ -10,8 +10,9 @@ after it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.ports import Placement, Port
@@ -19,8 +20,7 @@ from hlo2graph.errors import InputError
 from hlo2graph.program.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A copy of `size` bytes on the device."""
 
     source: int
@@ -228,8 +228,10 @@ def in_waves(
     left = list(moves)
     waves: list[tuple[Move, ...]] = []
     while left:
-        targets = sorted((m.target, m.target + m.size) for m in left)
-        read = {k for n in left for k in _meeting(targets, n.source, n.source + n.size)}
+        targets = sorted([(target, target + size) for _, target, size in left])
+        read = {k for source, _, size in left for k in _meeting(targets, source, source + size)}
+        if not read:
+            return (*waves, tuple(left)), ()
         overwriting = {targets[k] for k in read}
         free = tuple(m for m in left if (m.target, m.target + m.size) not in overwriting)
         if not free:
@@ -239,12 +241,12 @@ def in_waves(
     return tuple(waves), ()
 
 
-def _meeting(spans: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[int]:
-    """Yield the numbers of the spans, sorted and apart, that share a byte with this one."""
-    at = bisect_left(spans, (end,)) - 1
-    while at >= 0 and spans[at][1] > start:
-        yield at
-        at -= 1
+def _meeting(spans: Sequence[tuple[int, int]], start: int, end: int) -> range:
+    """Return the numbers of the spans, sorted and apart, that share a byte with this one."""
+    last = first = bisect_left(spans, (end,))
+    while first and spans[first - 1][1] > start:
+        first -= 1
+    return range(first, last)
 
 
 def _overlap(span: tuple[int, int], start: int, size: int) -> bool:

@@ -1,9 +1,15 @@
 """Auto: whatever costs least, by what it has cost here and by how often addresses come again.
 
-A placement for which no graph is ready is met by copies, or by updating the graph that was not used
-for longest, whichever is cheaper; where it comes call after call, by an update as soon as copies
-have cost as much. Once what one placement has cost exceeds what a graph of its own costs, it gets
-one. So what is chosen costs at most twice what knowing the future would have cost.
+One graph stays over the instance's own memory, so that copying is always possible. There are
+others, as many as are kept, each over the addresses that it met last. Addresses for which no graph
+is ready are met by copies, or by updating the graph that was not used for longest, whichever is
+cheaper. What costs more once and less later is done when going without has cost as much:
+
+- a graph is built for addresses that have cost that much in copies and updates;
+- the first graph that can be updated is built when copies have cost that much more than updates;
+- addresses that come call after call get an update when their copies have cost that much.
+
+So what is chosen costs at most twice what knowing the future would have cost.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from collections import OrderedDict
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, key_of
-from hlo2graph.backends.cuda.pointers.copy import moves_home, run_at_home
+from hlo2graph.backends.cuda.pointers.copy import Home
 from hlo2graph.backends.cuda.pointers.costs import Costs, measured
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
@@ -23,24 +29,25 @@ REMEMBERED = 256  # placements whose costs are added up
 
 
 class Auto:
-    """Chooses at each call among a graph that is ready, copies, updates and a new graph."""
+    """Chooses at each call among a graph that is ready, copies, an update and a new graph."""
 
     name = "auto"
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._key = key_of(site)
-        self._home = self._key(site.home)
-        self._graphs: OrderedDict[Placement, Launchable] = OrderedDict()
-        self._graphs[self._home] = site.graph
-        self._last = self._home
-        self._paid: OrderedDict[Placement, float] = OrderedDict()
-        self._kept = KEPT
+        self._home_key = self._key(site.home)
+        self._graphs: OrderedDict[Placement, Launchable] = OrderedDict()  # those besides home's
+        self._last = self._home_key
+        self._kept = KEPT - 1
         self._costs: Costs | None = None
-        self._again = 0.0  # what copies for `_copied`, call after call, have cost
-        self._copied: Placement = ()
+        self._paid: OrderedDict[Placement, float] = OrderedDict()  # by addresses
+        self._lost = 0.0  # what copies have cost more than updates, had there been a graph for them
+        self._streak = 0.0  # what copies have cost for the same addresses, call after call
+        self._streak_key: Placement = ()
         self._chosen = {"as it was": 0, "ready": 0, "copied": 0, "updated": 0, "built": 0}
         self.tally = Tally(notes=site.graph.refusals)
+        self._home = Home(site, self.tally)
 
     @property
     def says(self) -> str:
@@ -53,20 +60,22 @@ class Auto:
         """Run with the ports at `placement`."""
         self.tally.launches += 1
         key = self._key(placement)
-        graph = self._graphs.get(key)
-        if graph is None:
-            self.tally.moved += 1
-            self._meet(key, placement, stream)
-            return
+        graph = self._site.graph if key == self._home_key else self._graphs.get(key)
         if key == self._last:
+            assert graph is not None
             self._chosen["as it was"] += 1
-        else:
+        elif graph is not None:
             self._chosen["ready"] += 1
             self.tally.moved += 1
             self.tally.hits += 1
-            self._graphs.move_to_end(key)
             self._last = key
-        self.tally.updates += graph.move(placement)  # who shares the graph may have moved it
+            if key in self._graphs:
+                self._graphs.move_to_end(key)
+        else:
+            self.tally.moved += 1
+            self._meet(key, placement, stream)
+            return
+        self.tally.updates += graph.move(placement)  # addresses that no node touches move too
         graph.launch_on(stream)
 
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
@@ -74,36 +83,37 @@ class Auto:
         if self._costs is None:
             self._costs = measured(self._site, stream, self._site.graph.build_seconds)
         costs = self._costs
-        oldest = next(iter(self._graphs.values()))
-        updating = costs.update * oldest.nodes_to_move(placement)
-        copying = sum(
-            costs.copying(sum(move.size for move in moves))
-            for moves in moves_home(self._site, placement)
-        )
-        if self._home not in self._graphs:
-            copying += costs.update * oldest.nodes_to_move(self._site.home)
-        paid = self._paid.pop(key, 0.0) + min(updating, copying)
-        if not (paid > costs.build and self._build(key, placement, costs)):
-            self._remember(key, paid)
-            if copying < updating and not self._stays(key, copying, updating):
-                self._copy(placement, stream, costs)
-                return
+        copying = sum(map(costs.copying, self._home.sizes(placement)))
+        oldest = next(iter(self._graphs.values()), None)
+        mover = self._site.graph if oldest is None else oldest
+        updating = costs.update * mover.nodes_to_move(placement)
+        if oldest is None:
+            self._lost += copying - updating
+            cost = copying
+        else:
+            cost = min(copying, updating)
+        paid = self._paid.pop(key, 0.0) + cost
+        if max(paid, self._lost) > costs.build and self._build(key, placement, costs):
+            pass
+        elif oldest is not None and (updating <= copying or self._stays(key, copying, updating)):
             self._move_oldest(key, placement, costs)
-            self._chosen["updated"] += 1
+        else:
+            self._paid[key] = paid
+            if len(self._paid) > REMEMBERED:
+                self._paid.popitem(last=False)
+            self._last = self._home_key
+            self._home.run(self._site.graph, placement, stream)
+            self._chosen["copied"] += 1
+            return
         self._last = key
         self._graphs[key].launch_on(stream)
 
     def _stays(self, key: Placement, copying: float, updating: float) -> bool:
-        """Tell whether copies for one placement, call after call, have cost as much as updating."""
-        if key != self._copied:
-            self._copied, self._again = key, 0.0
-        self._again += copying
-        return self._again > updating
-
-    def _remember(self, key: Placement, paid: float) -> None:
-        self._paid[key] = paid
-        if len(self._paid) > REMEMBERED:
-            self._paid.popitem(last=False)
+        """Tell whether copies for the same addresses, call after call, have cost an update."""
+        if key != self._streak_key:
+            self._streak_key, self._streak = key, 0.0
+        self._streak += copying
+        return self._streak > updating
 
     def _build(self, key: Placement, placement: Placement, costs: Costs) -> bool:
         """Build a graph for `placement`; tell whether there was room for one more."""
@@ -114,6 +124,7 @@ class Auto:
             self._kept = len(self._graphs)
             return False
         self._graphs[key] = graph
+        self._lost = 0.0
         costs.learn_build(graph.build_seconds)
         self.tally.builds += 1
         self._chosen["built"] += 1
@@ -128,14 +139,4 @@ class Auto:
         if len(graph.refusals) == refused:
             costs.learn_update(time.perf_counter() - start, nodes)
         self.tally.updates += nodes
-
-    def _copy(self, placement: Placement, stream: Stream, costs: Costs) -> None:
-        home = self._site.home
-        if self._home not in self._graphs:
-            self._move_oldest(self._home, home, costs)
-        self._graphs.move_to_end(self._home)
-        self._last = self._home
-        moves = run_at_home(self._site, self._graphs[self._home], placement, stream)
-        self.tally.copies += len(moves)
-        self.tally.copied += sum(move.size for move in moves)
-        self._chosen["copied"] += 1
+        self._chosen["updated"] += 1

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
+from hlo2graph.backends.cuda.copier import Batch
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
 from hlo2graph.backends.cuda.route import Move
+
+KEPT = 64  # placements whose copies are kept ready
 
 
 class Copy:
@@ -15,8 +20,8 @@ class Copy:
     name = "copy"
 
     def __init__(self, site: Site) -> None:
-        self._site = site
-        self.tally = Tally()
+        self._site, self._home = site, Home(site)
+        self.tally = self._home.tally
 
     @property
     def says(self) -> str:
@@ -25,38 +30,76 @@ class Copy:
 
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Copy in, run, copy out."""
-        site, tally = self._site, self.tally
-        tally.launches += 1
-        if placement == site.home:
-            site.graph.move(placement)
-            site.graph.launch_on(stream)
+        graph = self._site.graph
+        self.tally.launches += 1
+        if placement == self._site.home:
+            graph.move(placement)
+            graph.launch_on(stream)
+        else:
+            self.tally.moved += 1
+            self._home.run(graph, placement, stream)
+
+
+class Home:
+    """Runs at home for ports elsewhere; the copies of a placement that comes again are kept ready.
+
+    `tally` counts them.
+    """
+
+    def __init__(self, site: Site, tally: Tally | None = None) -> None:
+        self._site = site
+        self._ready: OrderedDict[Placement, tuple[Batch, Batch] | None] = OrderedDict()
+        self.tally = tally or Tally()
+
+    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> None:
+        """Enqueue the copies in, a run of `graph` at home and the copies out."""
+        graph.move(self._site.home)
+        if (ready := self._ready.get(placement)) is not None:
+            inward, outward = ready
+            inward(stream)
+            graph.launch_on(stream)
+            outward(stream)
+            self._count(inward.count + outward.count, inward.size + outward.size)
             return
-        tally.moved += 1
-        moves = run_at_home(site, site.graph, placement, stream)
-        tally.copies += len(moves)
-        tally.copied += sum(move.size for move in moves)
+        moves_in, moves_out = self._moves(placement)
+        self._site.copier(moves_in, stream)
+        graph.launch_on(stream)
+        self._site.copier(moves_out, stream)
+        self._count(len(moves_in) + len(moves_out), sum(m.size for m in (*moves_in, *moves_out)))
+        self._prepare(placement, moves_in, moves_out)
 
+    def sizes(self, placement: Placement) -> tuple[int, int]:
+        """Return the bytes that a run copies in and out."""
+        inward = outward = 0
+        for port, home, at in zip(self._site.ports, self._site.home, placement, strict=True):
+            if home != at:
+                inward += port.size * (port.input is not None)
+                outward += port.size * port.is_written
+        return inward, outward
 
-def run_at_home(
-    site: Site, graph: Launchable, placement: Placement, stream: Stream
-) -> tuple[Move, ...]:
-    """Enqueue the copies in, a run of `graph` at home and the copies out; return the copies."""
-    inward, outward = moves_home(site, placement)
-    site.copier(inward, stream)
-    graph.move(site.home)
-    graph.launch_on(stream)
-    site.copier(outward, stream)
-    return (*inward, *outward)
+    def _prepare(self, placement: Placement, inward: list[Move], outward: list[Move]) -> None:
+        """Make the copies of a placement ready when it comes for the second time."""
+        if placement not in self._ready:
+            self._ready[placement] = None
+            if len(self._ready) > KEPT:
+                self._ready.popitem(last=False)
+            return
+        batches = self._site.copier.batch(inward), self._site.copier.batch(outward)
+        if batches[0] is not None and batches[1] is not None:
+            self._ready[placement] = batches[0], batches[1]
 
+    def _moves(self, placement: Placement) -> tuple[list[Move], list[Move]]:
+        """Return the copies before and after a run."""
+        inward, outward = [], []
+        for port, home, at in zip(self._site.ports, self._site.home, placement, strict=True):
+            if home == at:
+                continue
+            if port.input is not None:
+                inward.append(Move(at, home, port.size))
+            if port.is_written:
+                outward.append(Move(home, at, port.size))
+        return inward, outward
 
-def moves_home(site: Site, placement: Placement) -> tuple[list[Move], list[Move]]:
-    """Return the copies before and after a run at home for ports at `placement`."""
-    inward, outward = [], []
-    for port, home, at in zip(site.ports, site.home, placement, strict=True):
-        if home == at:
-            continue
-        if port.input is not None:
-            inward.append(Move(at, home, port.size))
-        if port.is_written:
-            outward.append(Move(home, at, port.size))
-    return inward, outward
+    def _count(self, copies: int, size: int) -> None:
+        self.tally.copies += copies
+        self.tally.copied += size
