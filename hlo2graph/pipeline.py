@@ -38,6 +38,7 @@ from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
 from hlo2graph.passes.fusion.unfuse import unfuse
 from hlo2graph.passes.fusion.why import Decisions, Why, launches_of
 from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.large import SPLIT_LARGE
 from hlo2graph.passes.lay_out_dots import lay_out_dots
 from hlo2graph.passes.loops.double_rounds import double_rounds
 from hlo2graph.passes.loops.guard_rounds import guard_rounds
@@ -70,7 +71,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "default": (
         *(expand_scans, expand_sorts, inline_calls, simplify, simplify_loops, double_rounds),
         *(lay_out_dots, drop_barriers, guard_rounds, expand_inner_products, own_inits),
-        *(split_reductions, cut_dots, fuse, side_by_side),
+        *(*SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
     ),
 }
 

@@ -15,7 +15,7 @@ from hlo2graph.passes.fusion.body import VIEWS, Body
 IN_PLACE = frozenset({"dynamic-update-slice", "scatter"})
 NO_WORK = VIEWS | {"constant", "parameter", "tuple"}
 FOLDS = frozenset(
-    {"convolution", "dot", "fft", "ragged-dot", "reduce", "reduce-window", "scaled-dot"}
+    {"convolution", "dot", "ragged-dot", "reduce", "reduce-window", "scaled-dot"}
     | {"select-and-scatter"}
 )
 _TRANSCENDENTAL = frozenset(
@@ -26,6 +26,7 @@ _TRANSCENDENTAL = frozenset(
 _SLOW = frozenset({"divide", "remainder", "rsqrt", "sqrt"})
 _TRANSCENDENTAL_WEIGHT = 16
 _SLOW_WEIGHT = 8
+_FFT_WEIGHT = 4  # for each doubling of the length
 _SCATTER_BLOCKS = 1024  # each of which looks at all indices
 _DOT_TILE = 16  # results that share what is computed of an operand
 
@@ -69,9 +70,9 @@ def facts_of(body: Body, name: str) -> Facts:
         instr.shape.size,
         _weight(body, instr, elements),
         instr.opcode not in NO_WORK,
-        is_fold or instr.opcode in _TRANSCENDENTAL,
+        is_fold or instr.opcode in _TRANSCENDENTAL or instr.opcode == "fft",
         is_fold,
-        is_fold or needs_own_kernel(instr),
+        is_fold or instr.opcode == "fft" or needs_own_kernel(instr),
         _turns(body, instr),
         _asks(body, instr, elements),
     )
@@ -98,7 +99,7 @@ def _fan(body: Body, instr: Instruction, number: int, own: int) -> float:
     opcode, share = instr.opcode, _elements(body[instr.operands[number]]) / own
     if opcode in FOLDS:
         return _folded(body, instr, number, share)
-    if opcode in ("concatenate", "pad", "sort"):
+    if opcode in ("concatenate", "fft", "pad", "sort"):
         return min(1.0, share)
     if opcode == "dynamic-update-slice" and number == 1:
         return share
@@ -148,6 +149,8 @@ def _weight(body: Body, instr: Instruction, elements: int) -> int:
         return max(1, int(_fan(body, instr, 0, max(1, elements))))
     if instr.opcode in FOLDS:
         return 2 * max(1, int(_products(body, instr)))
+    if instr.opcode == "fft":
+        return _FFT_WEIGHT * max(integers(instr, "fft_length")).bit_length()
     return 1
 
 

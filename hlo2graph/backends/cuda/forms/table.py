@@ -10,6 +10,7 @@ from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
 from hlo2graph.backends.cuda.forms.dot_few import dot_few_kernel, suits_few_columns
 from hlo2graph.backends.cuda.forms.dot_rows import dot_rows_kernel, suits_teams
 from hlo2graph.backends.cuda.forms.dot_tensor import dot_tensor_kernel, suits_tensor_cores
+from hlo2graph.backends.cuda.forms.fft import fft_kernel, suits_lines
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.lapack import lapack_kernel
 from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
@@ -40,6 +41,7 @@ SHARED_FORMS: tuple[tuple[str, Callable[[Form], bool], Callable[[Form], KernelSo
     ("dot", suits_tensor_cores, dot_tensor_kernel),
     ("dot", suits_teams, dot_rows_kernel),
     ("dot", fits, dot_kernel),
+    ("fft", suits_lines, fft_kernel),
     ("reduce-window", lambda form: scanned_dim(form.instr) is not None, scan_kernel),
 )
 """Opcodes that the loop form can do too, when their own form fits, and that form."""

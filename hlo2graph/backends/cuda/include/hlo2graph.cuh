@@ -10,4 +10,5 @@
 #include "cooperate.cuh"
 #include "mma.cuh"
 #include "sort.cuh"
+#include "fft.cuh"
 #include "branch.cuh"

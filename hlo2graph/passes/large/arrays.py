@@ -1,0 +1,145 @@
+"""Writes array operations into a draft, each result's shape found from its operands'.
+
+Results lie as their operands do; what only moves an index is a view of the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hlo2graph.hlo import (
+    DTYPES,
+    Attribute,
+    DType,
+    Instruction,
+    Layout,
+    PaddingDim,
+    Shape,
+    SliceDim,
+)
+from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.rules.values import add_filled
+
+_PRED = DTYPES["pred"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Adds instructions that come of `like`."""
+
+    draft: Draft
+    like: Instruction
+
+    def shape(self, name: str) -> Shape:
+        """Return an array's shape."""
+        return self.draft.shape(name)
+
+    def add(self, opcode: str, shape: Shape, operands: Sequence[str], /, **attrs: Attribute) -> str:
+        """Add an instruction and return its name."""
+        return self.draft.add(self.like, opcode, shape, operands, attrs)
+
+    def apply(self, opcode: str, *operands: str, to: DType | None = None) -> str:
+        """Apply an elementwise operation, whose results may be of another type."""
+        shape = self.shape(operands[-1])
+        return self.add(opcode, replace(shape, dtype=to or shape.dtype), operands)
+
+    def compare(self, one: str, direction: str, other: str) -> str:
+        """Compare two arrays."""
+        shape = replace(self.shape(one), dtype=_PRED)
+        return self.add("compare", shape, (one, other), direction=direction)
+
+    def filled(self, shape: Shape, value: float) -> str:
+        """Return an array whose elements are all `value`."""
+        array = np.asarray(value).astype(shape.dtype.numpy)
+        return add_filled(self.draft, self.like, shape, array)
+
+    def like_filled(self, name: str, value: float) -> str:
+        """Return an array like `name` whose elements are all `value`."""
+        return self.filled(self.shape(name), value)
+
+    def iota(self, shape: Shape, dim: int) -> str:
+        """Return an array of each element's index along `dim`."""
+        return self.add("iota", shape, (), iota_dimension=dim)
+
+    def broadcast(self, name: str, shape: Shape, dims: Sequence[int]) -> str:
+        """Return `name`, whose dimension k is dimension dims[k], repeated along the others."""
+        return self.add("broadcast", shape, (name,), dimensions=tuple(dims))
+
+    def cut(self, name: str, dim: int, start: int, limit: int, stride: int = 1) -> str:
+        """Return elements `start` to `limit` along `dim`."""
+        shape = self.shape(name)
+        if (start, limit, stride) == (0, shape.dims[dim], 1):
+            return name
+        taken = [SliceDim(0, n) for n in shape.dims]
+        taken[dim] = SliceDim(start, limit, stride)
+        kept = resized(shape, dim, -(-(limit - start) // stride))
+        return self.add("slice", kept, (name,), slice=tuple(taken))
+
+    def join(self, parts: Sequence[str], dim: int) -> str:
+        """Return arrays one after the other along `dim`."""
+        shapes = [self.shape(p) for p in parts]
+        whole = resized(shapes[0], dim, sum(s.dims[dim] for s in shapes))
+        return self.add("concatenate", whole, parts, dimensions=(dim,))
+
+    def extended(self, name: str, dim: int, size: int) -> str:
+        """Return `name` with zeros behind it along `dim`, up to `size`."""
+        shape = self.shape(name)
+        zero = self.filled(Shape(shape.dtype), 0)
+        padding = [PaddingDim(0, 0) for _ in shape.dims]
+        padding[dim] = PaddingDim(0, size - shape.dims[dim])
+        return self.add("pad", resized(shape, dim, size), (name, zero), padding=tuple(padding))
+
+    def parted(self, name: str, dim: int, parts: int) -> str:
+        """Return a view with `dim` as two dimensions, the first one of `parts`."""
+        shape = self.shape(name)
+        dims = (*shape.dims[:dim], parts, shape.dims[dim] // parts, *shape.dims[dim + 1 :])
+        order: list[int] = []
+        for d in shape.minor_to_major:
+            order += [d + 1, d] if d == dim else [d + (d > dim)]
+        return self.add("reshape", laid_out(shape, dims, order), (name,))
+
+    def merged(self, name: str, dim: int) -> str:
+        """Return `name` with `dim` and the one behind it as one; a view where they lie so."""
+        shape = self.shape(name)
+        dims = (*shape.dims[:dim], shape.dims[dim] * shape.dims[dim + 1], *shape.dims[dim + 2 :])
+        order = [d - (d > dim) for d in shape.minor_to_major if d != dim]
+        return self.add("reshape", laid_out(shape, dims, order), (name,))
+
+    def exchanged(self, name: str, one: int, other: int) -> str:
+        """Return a view with two dimensions exchanged."""
+        shape = self.shape(name)
+        order = list(range(shape.rank))
+        order[one], order[other] = other, one
+        dims = tuple(shape.dims[d] for d in order)
+        minor = [order[d] for d in shape.minor_to_major]
+        return self.add("transpose", laid_out(shape, dims, minor), (name,), dimensions=tuple(order))
+
+    def end(self, name: str) -> None:
+        """Let `name`, an array like the original's, be the original."""
+        draft, last, like = self.draft, self.draft[name], self.like
+        assert isinstance(like.shape, Shape)
+        if self.shape(name).minor_to_major != like.shape.minor_to_major:
+            made = replace(like, opcode="copy", operands=(name,), attrs={})
+        else:
+            made = replace(last, name=like.name, shape=like.shape)
+        draft.become(like.name, replace(made, attrs={**made.attrs, **_kept(like)}))
+        draft.drop_if_dead(name)
+
+
+def _kept(instr: Instruction) -> dict[str, Attribute]:
+    kept = ("control-predecessors", "frontend_attributes", "metadata", "sharding")
+    return {name: instr.attrs[name] for name in kept if name in instr.attrs}
+
+
+def resized(shape: Shape, dim: int, size: int) -> Shape:
+    """Return a shape with another size of one dimension."""
+    return replace(shape, dims=(*shape.dims[:dim], size, *shape.dims[dim + 1 :]))
+
+
+def laid_out(like: Shape, dims: Sequence[int], order: Sequence[int]) -> Shape:
+    """Return an array of `dims`, most minor first as in `order`, written out only where needed."""
+    row_major = list(order) == list(range(len(dims) - 1, -1, -1))
+    return Shape(like.dtype, tuple(dims), None if row_major else Layout(tuple(order)))
