@@ -1,9 +1,9 @@
 """What a call costs by strategy for arrays that move, and by how they move.
 
-Strategies take turns call by call, in random order, so that all meet the same machine; some results
-are held against those of a graph whose arrays never move. `stay` brings the same arrays at each
-call, `rotate` one of a few sets, `new` arrays where none has been before. Half of the calls go by
-before any counts, so that what pays off later has paid.
+Strategies take turns, some calls each, in random order, so that all meet the same machine; some
+results are held against those of a graph whose arrays never move. `stay` brings the same arrays at
+each call, `rotate` one of a few sets, `new` arrays where none has been before. Half of the calls go
+by before any counts, so that what pays off later has paid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hlo2graph.program.plan import Plan
 
 PATTERNS = ("stay", "rotate", "new")
 STEP = 256  # bytes by which an array that is new lies behind the one before
-CHECKED = 10  # one call in so many
+TURN = 10  # calls of one strategy before another's turn; the results of the last are checked
 DRAWS = 1000
 WARM = 2  # the first calls of each pattern, one in so many, are not counted
 
@@ -83,11 +83,10 @@ def run_lab(
     for pattern in PATTERNS:
         for subject in subjects:
             subject.begin()
-        for number in range(moves):
+        for start in range(0, moves, TURN):
+            numbers = range(start, min(start + TURN, moves))
             for at in rng.permutation(len(subjects)):
-                subject = subjects[at]
-                checked = want if number % CHECKED == 0 else None
-                subject.call(pattern, number, args, checked)
+                subjects[at].take_turn(pattern, numbers, args, want)
         best = min(subjects, key=lambda s: float(np.median(s.latency[len(s.latency) // WARM :])))
         rows += [_row(subject, pattern, best) for subject in subjects]
     first = subjects[0].executable
@@ -104,18 +103,20 @@ class _Subject:
     executable: CudaExecutable
     sets: list[list[DeviceArray]] = field(default_factory=list)
     slabs: list[DeviceMemory] = field(default_factory=list)
-    shift: int = 0
+    areas: list[int] = field(default_factory=list)
     enqueue: list[float] = field(default_factory=list)
     latency: list[float] = field(default_factory=list)
     before: Tally = field(default_factory=Tally)
 
     def prepare(self, args: Sequence[Array], sets: int, moves: int) -> None:
         sizes = [-(-b.slice.size // STEP) * STEP for b in self.executable.plan.inputs]
-        room = STEP * (moves + 1)
         for _ in range(sets):
             blocks = [DeviceMemory(size, "allocating arrays to move") for size in sizes]
-            self.sets.append(self._arrays(blocks, 0))
-        self.slabs = [DeviceMemory(size + room, "allocating arrays to move") for size in sizes]
+            self.sets.append(self._arrays(blocks, [0] * len(blocks)))
+            self._fill(self.sets[-1], args)
+        turns = -(-moves // TURN)
+        self.areas = [size + STEP * turns for size in sizes]  # of each call of a turn
+        self.slabs = [DeviceMemory(area * TURN, "allocating arrays to move") for area in self.areas]
         self.executable.write_inputs(args)
 
     def begin(self) -> None:
@@ -126,40 +127,44 @@ class _Subject:
     def tally(self) -> Tally:
         return self.executable.strategies[0].tally
 
-    def call(
-        self, pattern: str, number: int, args: Sequence[Array], want: tuple[Array, ...] | None
+    def take_turn(
+        self, pattern: str, numbers: range, args: Sequence[Array], want: tuple[Array, ...]
     ) -> None:
-        arrays = self._brought(pattern, number, args)
-        start = time.perf_counter()
-        results = self.executable(*arrays)
-        enqueued = time.perf_counter()
+        """Make these calls one after another, and check the results of the last."""
+        brought = [self._brought(pattern, number, args) for number in numbers]
         self.executable.synchronize()
-        self.latency.append(time.perf_counter() - start)
-        self.enqueue.append(enqueued - start)
-        if want is not None:
-            found = tuple(np.asarray(result) for result in results)
-            assert same_bits(found, want), f"{self.name}: other results where arrays {pattern}"
+        results: tuple[Any, ...] = ()
+        for arrays in brought:
+            start = time.perf_counter()
+            results = self.executable(*arrays)
+            enqueued = time.perf_counter()
+            self.executable.synchronize()
+            self.latency.append(time.perf_counter() - start)
+            self.enqueue.append(enqueued - start)
+        found = tuple(np.asarray(result) for result in results)
+        assert same_bits(found, want), f"{self.name}: other results where arrays {pattern}"
 
     def _brought(self, pattern: str, number: int, args: Sequence[Array]) -> list[DeviceArray]:
-        """Return the arguments of one call, filled."""
-        match pattern:
-            case "stay":
-                arrays = self.sets[0]
-            case "rotate":
-                arrays = self.sets[number % len(self.sets)]
-            case _:
-                self.shift += STEP
-                arrays = self._arrays(self.slabs, self.shift)
-        for array, value in zip(arrays, args, strict=True):
-            array.fill(value)
-        self.executable.synchronize()
+        """Return the arguments of one call, which hold what they should."""
+        if pattern == "stay":
+            return self.sets[0]
+        if pattern == "rotate":
+            return self.sets[number % len(self.sets)]
+        turn, place = divmod(number, TURN)
+        arrays = self._arrays(self.slabs, [place * area + turn * STEP for area in self.areas])
+        self._fill(arrays, args)
         return arrays
 
-    def _arrays(self, blocks: Sequence[DeviceMemory], shift: int) -> list[DeviceArray]:
+    @staticmethod
+    def _fill(arrays: Sequence[DeviceArray], args: Sequence[Array]) -> None:
+        for array, value in zip(arrays, args, strict=True):
+            array.fill(value)
+
+    def _arrays(self, blocks: Sequence[DeviceMemory], offsets: Sequence[int]) -> list[DeviceArray]:
         exe = self.executable
         return [
-            DeviceArray(block.address + shift, bound.shape, exe.device, exe.stream, block)
-            for block, bound in zip(blocks, exe.plan.inputs, strict=True)
+            DeviceArray(block.address + offset, bound.shape, exe.device, exe.stream, block)
+            for block, offset, bound in zip(blocks, offsets, exe.plan.inputs, strict=True)
         ]
 
 
