@@ -21,6 +21,7 @@ REFERENCES = ("host", "xla", "none")
 BACKENDS = ("auto", "host", "cuda")
 MATMUL_PRECISIONS = ("default", "high", "highest")
 POINTERS = ("auto", "copy", "update", "cache", "recapture", "table")
+TEMPORARIES = ("persistent", "graph", "shared")
 
 
 class PlanOptions(TypedDict, total=False):

@@ -31,6 +31,7 @@ from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.program.thunks import Kernel, Library
 from hlo2graph.program.uses import walk
 from tests.fake_graphs import BAD, OK, FakeGraphs
+from tests.fake_memory import FakeMemory
 
 ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
 
@@ -38,7 +39,7 @@ ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
 NUMBERS = count(1001)  # of all fakes: one may destroy what an earlier one made
 
 
-class FakeDriver(FakeGraphs):
+class FakeDriver(FakeGraphs, FakeMemory):
     """Stands for `cuda.bindings.driver`; what it does not have is the real module's."""
 
     memory: ClassVar[dict] = {}  # of all fakes: one may free what an earlier one allocated
@@ -49,24 +50,26 @@ class FakeDriver(FakeGraphs):
         self.version, self.arch, self.multiprocessors = version, arch, multiprocessors
         self.rng = Random(seed)
         self.functions: dict[int, str] = {}
-        super().__init__()
+        FakeGraphs.__init__(self)
+        FakeMemory.__init__(self)
         self.launched: list[str] = []
         self.api: list[str] = []
         self.fail: dict[str, object] = {}
         self.stamped = False  # kernels take one more argument, the place for time stamps
         self.clock = 10_000
         self.shapes: dict[str, tuple] = {}
-        self.evaluator = None
+        self.evaluators: dict[str, HostEvaluator] = {}
 
     def __getattr__(self, name: str):
         return getattr(real, name)
 
     def load(self, plan) -> None:
-        """Know the kernels of `plan`."""
-        self.evaluator = HostEvaluator(plan.computations)
+        """Know the kernels of `plan`; those of several must have names of their own."""
+        evaluator = HostEvaluator(plan.computations)
         for key, source in without_text(plan).items():
             computation = plan.computations[key.computation]
             shapes = [leaf for p in computation.parameters for leaf in p.shape.leaves()]
+            self.evaluators[source.name] = evaluator
             self.shapes[source.name] = (
                 key.computation,
                 shapes,
@@ -150,10 +153,11 @@ class FakeDriver(FakeGraphs):
 
     def is_live(self, address, size):
         """Memory that was allocated, by anybody here, and not yet freed."""
-        return any(
-            start <= address and address + size <= start + len(block)
-            for start, block in list(self.memory.items())
-        )
+        held = [(start, start + len(block)) for start, block in list(self.memory.items())]
+        found = [end for start, end in held if start <= address < end]
+        if not found or size <= max(found) - address:
+            return bool(found)
+        return self.is_live(max(found), address + size - max(found))  # in the piece behind it
 
     def cuMemcpyHtoD(self, target, source, size):
         ctypes.memmove(int(target), int(source), size)
@@ -198,6 +202,9 @@ class FakeDriver(FakeGraphs):
         return OK, real.CUevent(self._next())
 
     def cuEventRecord(self, event, stream):
+        return (OK,)
+
+    def cuCtxRecordEvent(self, context, event):
         return (OK,)
 
     def cuEventElapsedTime(self, start, end):
@@ -294,7 +301,7 @@ class FakeDriver(FakeGraphs):
         sources = [
             self._view(a, s).copy() for a, s in zip(values[: len(reads)], reads, strict=True)
         ]
-        result = self.evaluator(computation, sources)
+        result = self.evaluators[name](computation, sources)
         flat = list(_leaves(result))
         for address, shape, found in zip(values[len(reads) :], writes, flat, strict=True):
             if shape.elements:

@@ -118,13 +118,13 @@ class FakeGraphs:
     def _memcpy_node(self, params):
         target, source = int(params.dstDevice), int(params.srcDevice)
         size = params.WidthInBytes
-        if size <= 0 or not self.is_live(target, size) or not self.is_live(source, size):
+        if size <= 0 or not self.is_known(target, size) or not self.is_known(source, size):
             return None
         return {"run": lambda: ctypes.memmove(target, source, size)}
 
     def _memset_node(self, params):
         what = (int(params.dst), params.value, params.elementSize, params.width)
-        if what[3] <= 0 or not self.is_live(what[0], what[2] * what[3]):
+        if what[3] <= 0 or not self.is_known(what[0], what[2] * what[3]):
             return None
         return {"run": lambda: self._fill(*what)}
 
@@ -207,6 +207,8 @@ class FakeGraphs:
         failures = self.fail.get("cuGraphInstantiateWithParams", [])
         if failures:
             return failures.pop(0), None
+        if self.allocates(int(graph)) and any(e.top == int(graph) for e in self.execs.values()):
+            return BAD, None
         copies = {g.id: replace(g, nodes=copied(g)) for g in self._reached(int(graph))}
         if self.version < 12080 and any(g.is_body and not g.nodes for g in copies.values()):
             return BAD, None
@@ -260,6 +262,8 @@ class FakeGraphs:
 
     def _difference(self, held, old, new):
         """Return why the graph `old` of an exec cannot be updated to `new`, and the node."""
+        if self.allocates(new):
+            return UPDATES.CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, None
         ours, theirs = held.graphs[old].nodes, self.graphs[new].nodes
         if len(ours) != len(theirs):
             return UPDATES.CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, None

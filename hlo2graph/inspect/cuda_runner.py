@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.memory import DeviceMemory, Event
+from hlo2graph.backends.cuda.partial.graphs import PartialGraph
 from hlo2graph.backends.cuda.serial import Gate
 from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.timing import Mode, Sample
@@ -81,11 +83,15 @@ class CudaRunner:
             case "chain":
                 enqueue = self._executable.chain.launch
             case _:
-                enqueue = self._executable.graph.launch
+                graph = self._executable.graph
+                enqueue = graph.launch
+                if isinstance(graph, PartialGraph):
+                    enqueue = partial(graph.launch, self._gate)
         self._gate.close()
         try:
             self._start.record(self._stream.handle)
-            enqueue()
+            with self._executable.turn():
+                enqueue()
             self._end.record(self._stream.handle)
         finally:
             self._gate.open()
@@ -96,7 +102,7 @@ class CudaRunner:
 def _saved(executable: CudaExecutable, position: int) -> tuple[int, DeviceMemory, int]:
     """Copy an input aside, to restore it from there."""
     own = executable.plan.inputs[position]
-    address = executable.memory.address(own.slice)
+    address = executable.buffers.address(own.slice)
     saved = DeviceMemory(own.slice.size, f"keeping a copy of {own.name}")
     size = own.slice.size
     call(cuda.cuMemcpyDtoDAsync, saved.address, address, size, executable.stream.handle)

@@ -167,7 +167,7 @@ def examine(path: Path, fuse: str, duration: float) -> list[dict]:
 
 def made(executable, name: str, steps: StepSequence, kind=GraphBuilder) -> Variant:
     nothing = executable._functions[builtin.NOTHING]
-    builder = kind(executable.device, nothing, executable.memory.addresses)
+    builder = kind(executable.device, nothing, executable.buffers.addresses)
     graph = builder.build(steps)
     exec_ = GraphExec(graph, builder.places, executable.device)
     exec_.upload(executable.stream.handle)

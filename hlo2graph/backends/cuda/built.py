@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
+from weakref import WeakSet
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Binder, Stopwatch
 from hlo2graph.backends.cuda.driver import Bound, Device
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
-from hlo2graph.backends.cuda.memory import Stream
+from hlo2graph.backends.cuda.memory import Stream, free_bytes
 from hlo2graph.backends.cuda.nodes import Node
 from hlo2graph.backends.cuda.partial.bind import Cut
 from hlo2graph.backends.cuda.ports import Placement, Port
 from hlo2graph.backends.cuda.steps import StepSequence
+from hlo2graph.backends.cuda.temporaries.inside import Inside
 from hlo2graph.errors import BackendError
 from hlo2graph.program.thunks import Sequence, Slice
 
@@ -29,6 +31,7 @@ class GraphMaker:
     """Builds graphs of the same steps, each over its own addresses.
 
     `cut` says how the plan is parted, where it is not to be one graph; `script` is it parted.
+    `inside` is the arena, where graphs allocate it themselves.
     """
 
     device: Device
@@ -37,8 +40,10 @@ class GraphMaker:
     ports: tuple[Port, ...]
     cut: Cut | None = None
     script: StepSequence | None = None
+    inside: Inside | None = None
     chain: bool = False
     keep: object = None  # what owns kernels of the steps that the executable does not
+    made: WeakSet[BuiltGraph] = field(default_factory=WeakSet)  # all there are
 
     def bound_by(self, binder: Binder, body: Sequence[Slice], keep: object) -> GraphMaker:
         """Return what makes graphs of `body`, the plan with loops written out, as `binder` has it.
@@ -54,7 +59,7 @@ class GraphMaker:
         for port, address in zip(self.ports, placement, strict=True):
             bases[port.allocation] = address
         builder = GraphBuilder(self.device, self.nothing, Addresses(bases))
-        return builder, builder.build(self.steps, chain=self.chain)
+        return builder, builder.build(self.steps, chain=self.chain, inside=self.inside)
 
 
 class BuiltGraph:
@@ -71,17 +76,20 @@ class BuiltGraph:
         self._maker, self._home, self._stream = maker, home, stream
         self.refusals: list[str] = []  # why the graph was instantiated anew
         self._start(placement, timed or Stopwatch())
+        maker.made.add(self)
 
     def _start(self, placement: Placement, timed: Stopwatch) -> None:
         start = perf_counter()
         with timed("build"):
             builder, graph = self._maker.build(self._home, placement)
+        free = free_bytes()
         with timed("instantiate"):
             self.exec = GraphExec(graph, builder.places, self._maker.device)
         with timed("upload"):
             self.exec.upload(self._stream.handle)
             self._stream.synchronize("putting the graph on the device")
         self.build_seconds = perf_counter() - start
+        self.driver_bytes = max(0, free - free_bytes())  # what the driver took for it
         self._take(builder, placement)
 
     def _take(self, builder: GraphBuilder, placement: Placement) -> None:
@@ -146,8 +154,12 @@ class BuiltGraph:
     def replace(self, placement: Placement) -> None:
         """Build the graph again for `placement` and update the instantiated one as a whole.
 
-        Where the driver refuses, the new graph is instantiated instead.
+        Where the driver refuses, the new graph is instantiated instead; so is one that allocates
+        memory, which cannot be updated.
         """
+        if self._maker.inside is not None:
+            self._start(placement, Stopwatch())
+            return
         builder, graph = self._maker.build(self._home, placement)
         held, self.placement = self.placement, None
         with GraphOwner(graph) as owner:

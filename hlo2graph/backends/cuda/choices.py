@@ -16,6 +16,7 @@ class CudaOptions(TypedDict, total=False):
     pointers: what happens where arrays lie elsewhere than at the call before: copy, update, cache,
         recapture, table or auto; see `pointers`.
     capture: which thunks graphs hold, if not all; see `partial.policy`.
+    temporaries: where they live: persistent, graph or shared; see `temporaries`.
     instances: how many calls run side by side, two at least.
     """
 
@@ -23,6 +24,7 @@ class CudaOptions(TypedDict, total=False):
     unroll_loops: str
     pointers: str
     capture: str
+    temporaries: str
     instances: int
 
 
@@ -34,4 +36,5 @@ class Choices:
     unroll_loops: str = "auto"
     pointers: str = "copy"
     capture: str = "all"
+    temporaries: str = "persistent"
     instances: int = 4

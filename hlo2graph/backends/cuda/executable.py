@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import Any, SupportsInt, Unpack
 
 from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.cuda import builtin
+from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Binder, Functions, Stopwatch, compile_kernels
 from hlo2graph.backends.cuda.built import BuiltGraph, GraphMaker
 from hlo2graph.backends.cuda.call import (
@@ -23,10 +25,11 @@ from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray
 from hlo2graph.backends.cuda.driver import open_device
+from hlo2graph.backends.cuda.held import Memory, memory_of
 from hlo2graph.backends.cuda.instance import Instance
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.loaded import Loaded
-from hlo2graph.backends.cuda.memory import CallersStream, Stream
+from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
 from hlo2graph.backends.cuda.partial.bind import Cut
 from hlo2graph.backends.cuda.partial.cut import Cutter
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
@@ -39,6 +42,9 @@ from hlo2graph.backends.cuda.prepared import Prepared
 from hlo2graph.backends.cuda.products import Products
 from hlo2graph.backends.cuda.serial import SerialStream
 from hlo2graph.backends.cuda.support import check_support
+from hlo2graph.backends.cuda.temporaries.inside import Inside
+from hlo2graph.backends.cuda.temporaries.layout import layout_of
+from hlo2graph.backends.cuda.temporaries.shared import Share
 from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
 from hlo2graph.backends.elided import fill_elided
 from hlo2graph.errors import InputError
@@ -114,12 +120,14 @@ class CudaExecutable:
             maker = self._maker(unrolling)
         made = partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
         with_table = cache(partial(made, kernels.table_units if kernels else ()))
+        is_shared = chosen.temporaries == "shared"
+        share = Share(device, layout_of(plan), plan.name) if is_shared else None
         strategy, move = STRATEGIES[chosen.pointers], self._functions[builtin.MOVE]
         self._loaded = Loaded(
-            plan, device, maker, self.ports, with_table, strategy, move, self._functions
+            plan, device, maker, self.ports, with_table, strategy, move, self._functions, share
         )
         self._first = Instance(self._loaded, self.stream, None, timed)
-        self.memory = self._first.memory
+        self.buffers = self._first.memory
         self._pool = Pool(
             self._first, partial(_another, self._loaded, self._first), chosen.instances
         )
@@ -175,6 +183,11 @@ class CudaExecutable:
     def device_outputs(self) -> tuple[DeviceArray, ...]:
         """The buffers that the results of `put` arrays are in, as arrays."""
         return self._first.results(self.stream)
+
+    @property
+    def memory(self) -> Memory:
+        """What it holds of the GPU's memory now, and what for."""
+        return memory_of(self._loaded, len(self._pool.instances))
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -249,11 +262,17 @@ class CudaExecutable:
         self.stream.synchronize("writing inputs")  # a run under way may still read them
         for at in range(len(arrays)) if only is None else only:
             leaf = self.plan.inputs[at]
-            self.memory.write(leaf.slice, leaf.shape, arrays[at])
+            self.buffers.write(leaf.slice, leaf.shape, arrays[at])
 
     def poison(self) -> None:
-        """Spoil every byte that only thunks write."""
-        self.memory.poison()
+        """Spoil every byte that only thunks write, but for what graphs allocate themselves."""
+        self.buffers.poison()
+        if self._loaded.share is not None:
+            self._loaded.share.poison(self.stream)
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Let no other executable use a shared arena while something is enqueued on `stream`."""
+        return self._first.turn()
 
     def execute(self, mode: str) -> None:
         """Run over what the buffers hold, to the end: serial, chain or graph."""
@@ -264,9 +283,11 @@ class CudaExecutable:
         """Enqueue one run: serial, chain or graph."""
         match mode:
             case "serial":
-                self.serial.enqueue()
+                with self.turn():
+                    self.serial.enqueue()
             case "chain":
-                self.chain.launch()
+                with self.turn():
+                    self.chain.launch()
             case _:
                 self._first.run_home()
 
@@ -278,14 +299,28 @@ class CudaExecutable:
     @cached_property
     def serial(self) -> SerialStream:
         """The serial stream over the same buffers."""
-        return SerialStream(self.serial_steps, self.stream, self.memory.addresses)
+        return SerialStream(self.serial_steps, self.stream, self.addresses)
+
+    @cached_property
+    def addresses(self) -> Addresses:
+        """Where all allocations lie, for what is no graph of the executable's.
+
+        Where these allocate the arena themselves, that is one more of them.
+        """
+        inside = self._loaded.maker.inside
+        if inside is None:
+            return self.buffers.addresses
+        size = inside.layout.size
+        self._arena = DeviceMemory(size, f"allocating {size:,} bytes for a serial arena")
+        placed = inside.layout.at(self._arena.address)
+        return Addresses([placed.get(k, a) for k, a in enumerate(self.buffers.addresses.bases)])
 
     @cached_property
     def chain(self) -> BuiltGraph:
         """The same nodes in program order, as a graph."""
         maker = replace(self._loaded.maker, script=None, chain=True)
         home = self._first.home
-        return BuiltGraph(maker, self.memory.addresses, self.stream, home)
+        return BuiltGraph(maker, self.buffers.addresses, self.stream, home)
 
     # ---- inside ------------------------------------------------------------------------------
 
@@ -297,7 +332,12 @@ class CudaExecutable:
         if cut is not None:
             self.unrolled = cut.written_out()
         nothing = functions[builtin.NOTHING]
-        maker = GraphMaker(self.device, self.serial_steps, nothing, self.ports, cut)
+        layout = layout_of(plan)
+        is_inside = self.choices.temporaries == "graph" and layout.size > 0
+        maker = GraphMaker(
+            *(self.device, self.serial_steps, nothing, self.ports, cut),
+            inside=Inside(self.device, layout) if is_inside else None,
+        )
         maker = maker.bound_by(self.steps, self.graph_body, functions)
         self.graph_steps = maker.steps
         return maker

@@ -29,6 +29,7 @@ from hlo2graph.backends.cuda.steps import (
     Step,
     StepSequence,
 )
+from hlo2graph.backends.cuda.temporaries.inside import Inside
 from hlo2graph.errors import BackendError
 
 CONDITIONALS = 12030  # driver version from which WHILE and IF nodes exist
@@ -57,16 +58,26 @@ class GraphBuilder:
     edges: int = 0
     _small: set[int] = field(default_factory=set)  # nodes of kernels that leave room for others
 
-    def build(self, sequence: StepSequence, *, chain: bool = False) -> Any:
-        """Return a new graph of `sequence`; a `chain` runs it in program order instead."""
+    def build(
+        self, sequence: StepSequence, *, chain: bool = False, inside: Inside | None = None
+    ) -> Any:
+        """Return a new graph of `sequence`; a `chain` runs it in program order instead.
+
+        `inside` is the arena that the graph allocates itself.
+        """
         graph = call(cuda.cuGraphCreate, 0)
         try:
+            first = [] if inside is None else [self._allocated(graph, inside)]
             if chain:
-                self.add(graph, sequence, (), chain=True)
+                ends = self.add(graph, sequence, first, chain=True)
             else:
                 order = launch_order(sequence)
-                after = [self._start(graph)] if order.has_start else []
-                self.add(graph, order.sequence, after, chain=False)
+                if order.has_start and not first:
+                    first = [self._start(graph)]
+                ends = self.add(graph, order.sequence, first, chain=False)
+            if inside is not None:
+                base = self.at.bases[inside.first]
+                self._counted(inside.free(graph, ends, base), "the end of the arena", ends)
         except BaseException:
             cuda.cuGraphDestroy(graph)
             raise
@@ -180,6 +191,14 @@ class GraphBuilder:
             f"{self.device.driver_text} has no SWITCH nodes ({version_text(SWITCHES)} has)"
         )
         return after[0]
+
+    def _allocated(self, graph: Any, inside: Inside) -> Any:
+        """Add the node that allocates the arena, and let slices lie there."""
+        node, base = inside.allocate(graph)
+        assert isinstance(self.at.bases, list)
+        for index, address in inside.layout.at(base).items():
+            self.at.bases[index] = address
+        return self._counted(node, "the arena", ())
 
     def _start(self, graph: Any) -> Any:
         return self._kernel(graph, self._nothing("start", "the start node"), [])

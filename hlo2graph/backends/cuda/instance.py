@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from sys import getrefcount
@@ -48,7 +48,7 @@ class Instance:
         shared: PlanMemory | None = None if like is None else like.memory
         with timed("allocate"):
             self.memory: PlanMemory = PlanMemory(
-                plan.allocations, device.memory_bytes, stream, shared
+                plan.allocations, device.memory_bytes, stream, shared, loaded.placed
             )
         self._loaded = loaded
         self._router = Router(plan, loaded.ports, self.memory.addresses)
@@ -129,7 +129,7 @@ class Instance:
         self._enter(stream)
         try:
             self._copier(route.before, stream)
-            self.strategy.launch(route.placement, stream)
+            self._launch(route.placement, stream)
             self._copier(route.after, stream)
         finally:
             self._leave(stream, owners)
@@ -154,8 +154,14 @@ class Instance:
     def run_home(self) -> None:
         """Enqueue a run over its own memory."""
         self._enter(self.stream)
-        self.graph.move(self._router.home)
-        self.graph.launch()
+        with self.turn():
+            self.graph.move(self._router.home)
+            self.graph.launch()
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Let no other executable use a shared arena while something is enqueued on our stream."""
+        share = self._loaded.share
+        return nullcontext() if share is None else share.turn(self.stream)
 
     def fill(
         self,
@@ -203,8 +209,16 @@ class Instance:
         for position, array in call.on_host.items():
             shape = self._loaded.plan.inputs[position].shape
             write_array(route.inputs[position], shape, array, stream)
-        self.strategy.launch(route.placement, stream)
+        self._launch(route.placement, stream)
         self._copier(route.after, stream)
+
+    def _launch(self, placement: Placement, stream: Stream) -> None:
+        share = self._loaded.share
+        if share is None:
+            self.strategy.launch(placement, stream)
+            return
+        with share.turn(stream):
+            self.strategy.launch(placement, stream)
 
     def _enter(self, stream: Stream) -> None:
         """Let `stream` wait for the last call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from hlo2graph.backends.cuda.built import GraphMaker
 from hlo2graph.backends.cuda.driver import Device
 from hlo2graph.backends.cuda.pointers import Site, Strategy
 from hlo2graph.backends.cuda.ports import Port
+from hlo2graph.backends.cuda.temporaries.shared import Share
 from hlo2graph.program.plan import Plan
 
 
@@ -19,7 +20,7 @@ class Loaded:
 
     `with_table` returns what builds graphs whose kernels read addresses from a table, which is the
     allocation behind the plan's own; it compiles these when it is asked for the first time.
-    `move` is the kernel that copies arrays.
+    `move` is the kernel that copies arrays. `share` is the plan's part in a shared arena.
     """
 
     plan: Plan
@@ -30,3 +31,10 @@ class Loaded:
     strategy: Callable[[Site], Strategy]
     move: Any
     keep: object = field(repr=False)  # what owns the loaded kernels
+    share: Share | None = None
+
+    @property
+    def placed(self) -> Mapping[int, int]:
+        """Where the allocations lie that no instance has memory for; 0 is in its graph's own."""
+        held = self.share or self.maker.inside
+        return {} if held is None else held.placed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,11 @@ class DeviceMemory:
             if status == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT:
                 cuda.cuCtxSetCurrent(self._context)
                 cuda.cuMemFree(self.address)
+
+
+def free_bytes() -> int:
+    """Return how much memory of the GPU nobody has."""
+    return int(call(cuda.cuMemGetInfo)[0])
 
 
 class Stream:
@@ -146,6 +151,7 @@ class PlanMemory:
 
     Everything is written on `stream`, whose later work finds it there: a copy from pageable memory
     returns before it has arrived. With `like`, memory of the same plan, constants are those.
+    Allocations that are `placed` have memory elsewhere, at these addresses.
     """
 
     def __init__(
@@ -154,25 +160,36 @@ class PlanMemory:
         available: int,
         stream: Stream,
         like: PlanMemory | None = None,
+        placed: Mapping[int, int] | None = None,
     ) -> None:
-        needed = sum(a.size for a in allocations if like is None or a.literal is None)
+        placed = placed or {}
+        own = [a for k, a in enumerate(allocations) if k not in placed]
+        needed = sum(a.size for a in own if like is None or a.literal is None)
         if needed > available:
             raise BackendError(
                 f"the program's buffers take {needed:,} bytes; this GPU has {available:,}"
             )
         self.total = needed
         self._stream = stream
-        self.blocks: tuple[DeviceMemory, ...] = tuple(
-            like.blocks[index]
+        self.blocks: dict[int, DeviceMemory] = {
+            index: like.blocks[index]
             if like is not None and a.literal is not None
             else DeviceMemory(
                 a.size, f"allocating {a.size:,} bytes for {a.kind} {a.owner}".rstrip()
             )
             for index, a in enumerate(allocations)
+            if index not in placed
+        }
+        self.addresses = Addresses(
+            tuple(
+                placed[k] if k in placed else self.blocks[k].address
+                for k in range(len(allocations))
+            )
         )
-        self.addresses = Addresses(tuple(block.address for block in self.blocks))
         self._written = [
-            block for a, block in zip(allocations, self.blocks, strict=True) if a.kind in WRITTEN
+            self.blocks[k]
+            for k, a in enumerate(allocations)
+            if a.kind in WRITTEN and k not in placed
         ]
         for index, allocation in enumerate(allocations):
             literal = allocation.literal

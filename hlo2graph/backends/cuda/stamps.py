@@ -46,7 +46,7 @@ class StampedGraph:
         self._slots = DeviceMemory(max(count, 1) * SLOT.itemsize, "allocating time stamps")
         binder = Binder(self._functions, sources, products, self._with_slot)
         nothing = self._functions[builtin.NOTHING]
-        builder = GraphBuilder(device, nothing, executable.memory.addresses)
+        builder = GraphBuilder(device, nothing, executable.addresses)
         graph = builder.build(binder.bind(executable.graph_body))
         self._exec = GraphExec(graph, builder.places, device)
         self._launch = self._exec.launcher(executable.stream)
@@ -58,7 +58,8 @@ class StampedGraph:
             return ()
         call(cuda.cuMemsetD8, self._slots.address, 0, size)
         call(cuda.cuCtxSynchronize)
-        self._launch()
+        with self._executable.turn():
+            self._launch()
         self._executable.synchronize()
         held = np.empty(len(self._names), SLOT)
         call(cuda.cuMemcpyDtoH, held.ctypes.data, self._slots.address, size)

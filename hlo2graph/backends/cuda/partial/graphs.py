@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import assert_never
 
@@ -22,6 +23,7 @@ from hlo2graph.backends.cuda.steps import (
     LoopStep,
     StepSequence,
 )
+from hlo2graph.backends.cuda.temporaries.opened import OpenedArena
 
 MOST_PATTERNS = 64  # sets of ports that moved together, for which what to do is kept ready
 
@@ -44,10 +46,16 @@ class PartialGraph:
         assert maker.script is not None
         self._maker, self._stream = maker, stream
         self._script = maker.script
-        each = Stopwatch()
+        each, bases = Stopwatch(), list(home.bases)
+        self._arena = None if maker.inside is None else OpenedArena(maker.inside)
+        if maker.inside is not None and self._arena is not None:
+            for index, address in maker.inside.layout.at(self._arena.address).items():
+                bases[index] = address
         self.graphs = {
             step.number: BuiltGraph(
-                replace(maker, steps=step.sequence, script=None), home, stream, placement, each
+                replace(maker, steps=step.sequence, script=None, inside=None),
+                Addresses(tuple(bases)),
+                *(stream, placement, each),
             )
             for step in graph_steps(maker.script)
         }
@@ -56,7 +64,7 @@ class PartialGraph:
             graph.refusals = self.refusals
         if timed is not None:
             timed.stages += each.summed()
-        self._bases = list(home.bases)
+        self._bases = bases
         self.placement: Placement | None = self._put(placement)
         self._serial = self._on(stream)
         self._moves: dict[tuple[int, ...], list[Do]] = {}
@@ -144,7 +152,8 @@ class PartialGraph:
         if self._serial[0] is not stream:
             self._serial = self._on(stream)
             self._moves.clear()
-        self._serial[1].enqueue(gate)
+        with nullcontext() if self._arena is None else self._arena.on(stream):
+            self._serial[1].enqueue(gate)
 
     def _on(self, stream: Stream) -> tuple[Stream, SerialStream]:
         movable = [port.allocation for port in self._maker.ports]

@@ -1,0 +1,65 @@
+"""What an executable holds of its GPU's memory, and what for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.driver import Device, call, cuda
+from hlo2graph.backends.cuda.loaded import Loaded
+from hlo2graph.program.plan import AllocationKind
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes, of all instances of one executable together; instances share constants.
+
+    temporaries: arenas of its own. graphs: how many are instantiated. driver: what the GPU's free
+    memory lost as they were; nothing where the driver had room left of others. shared: the arena
+    that it takes turns in, and `sharers`, the programs that do. in_graphs: what the driver holds
+    for the arenas that graphs allocate themselves, those of every executable on this GPU.
+    """
+
+    instances: int
+    parameters: int
+    constants: int
+    results: int
+    temporaries: int
+    graphs: int
+    driver: int
+    shared: int = 0
+    sharers: tuple[str, ...] = ()
+    in_graphs: int = 0
+
+    @property
+    def total(self) -> int:
+        """What it holds alone, the driver's part left out."""
+        return self.parameters + self.constants + self.results + self.temporaries
+
+
+def memory_of(loaded: Loaded, instances: int) -> Memory:
+    """Return what an executable of so many instances holds now."""
+    placed, share = loaded.placed, loaded.share
+    found = dict.fromkeys(AllocationKind, 0)
+    for index, allocation in enumerate(loaded.plan.allocations):
+        if index not in placed:
+            times = 1 if allocation.literal is not None else instances
+            found[allocation.kind] += times * allocation.size
+    made = tuple(loaded.maker.made)
+    return Memory(
+        instances,
+        found[AllocationKind.PARAMETER],
+        found[AllocationKind.CONSTANT],
+        found[AllocationKind.LIVE_OUT],
+        found[AllocationKind.TEMP],
+        len(made),
+        sum(graph.driver_bytes for graph in made),
+        0 if share is None else share.arena.size,
+        () if share is None else tuple(sorted(s.name for s in share.arena.sharers)),
+        0 if loaded.maker.inside is None else _in_graphs(loaded.device),
+    )
+
+
+def _in_graphs(device: Device) -> int:
+    which = cuda.CUgraphMem_attribute.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+    ordinal = call(cuda.cuDeviceGet, device.ordinal)
+    return int(call(cuda.cuDeviceGetGraphMemAttribute, ordinal, which))
