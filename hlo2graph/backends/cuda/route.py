@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from hlo2graph.backends.cuda.addresses import Addresses
@@ -168,12 +169,14 @@ class Router:
                 placement[port] = given
                 loose[port] = given
         while loose:
-            written = self._written(placement, loose, brought)
-            stuck = [
-                port
-                for port, given in loose.items()
-                if any(_overlap(span, given, self._ports[port].size) for span in written)
-            ]
+            written = sorted(self._written(placement, loose, brought))
+            starts = [start for start, _ in written]
+            ends = list(accumulate([end for _, end in written], max))  # the latest so far
+            stuck = []
+            for port, given in loose.items():
+                before = bisect_left(starts, given + self._ports[port].size)
+                if before and ends[before - 1] > given:
+                    stuck.append(port)
             if not stuck:
                 return
             for port in stuck:
