@@ -21,8 +21,8 @@ from hlo2graph.backends.cuda.forms.folding import (
     Values,
     dtypes_of,
     indices,
-    loads_first,
 )
+from hlo2graph.backends.cuda.forms.line_order import divide_together, loads_first
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.device import Expr
@@ -212,6 +212,7 @@ class _Writer:
             start = len(self.emit.lines)
             found = [[self.fold.result(k, place) for place in step.places] for k in leaves]
             loads_first(self.emit, start)
+            divide_together(self.emit, start)
             test = " && ".join(test for test in (self.inside, step.inside) if test)
             for number, values in zip(leaves, found, strict=True):
                 self.fold.store(number, step.places, values, test)

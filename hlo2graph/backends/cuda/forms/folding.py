@@ -7,11 +7,10 @@ finds what was computed for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from hlo2graph.backends.cuda.ctypes import stored
+from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.backends.cuda.team import Part
@@ -29,12 +28,6 @@ FUNCTIONS = frozenset(
     | {"exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power"}
     | {"divide", "remainder", "sine", "sinh", "tan", "tanh"}
 )
-
-_DECLARED = re.compile(
-    r" *const (?:(?:int|long long) i\d+ = (?=.)|[\w:]+ \w+ = (?=hlo::load\(p))(?P<value>.*);$"
-)
-_ASSIGNED = re.compile(r"(\w+)(?:\[\w*\])? = ")
-_NAME = re.compile(r"\b[a-z]+\d+\b")
 
 
 class Place:
@@ -158,12 +151,28 @@ class FoldWriter:
     ) -> None:
         """Write elements of a result leaf, if `test` holds: what lies in memory first, then all."""
         emit, leaf = self.emit, self.leaves[number]
-        raw = [emit.fresh("w") for _ in values]
-        for name, value in zip(raw, values, strict=True):
-            emit.line(f"const auto {name} = {stored(leaf.dtype, value)};")
+        raw = self._raw(leaf.dtype, values)
         with emit.block(f"if ({test})") if test else nullcontext():
             for place, name in zip(places, raw, strict=True):
                 emit.line(f"r{number}[{emit.offset(leaf, place.index(leaf.dims))}] = {name};")
+
+    def _raw(self, dtype: DType, values: Sequence[Expr]) -> list[Expr]:
+        """Return values as they lie in memory, of 16 bits two by two."""
+        emit, kind = self.emit, storage_type(dtype)
+        moved = any(emit.is_narrow_still(dtype, value) for value in values)
+        if dtype.name not in ("bf16", "f16") or len(values) % 2 or moved:
+            found = [emit.fresh("w") for _ in values]
+            for name, value in zip(found, values, strict=True):
+                emit.line(f"const auto {name} = {emit.stored(dtype, value)};")
+            return found
+        found = []
+        for low, high in zip(values[::2], values[1::2], strict=True):
+            word = emit.fresh("w")
+            emit.line(f"const hlo::u32 {word} = hlo::pair<{kind}>({low}, {high});")
+            for k in (0, 1):
+                found.append(emit.fresh("w"))
+                emit.line(f"const auto {found[-1]} = hlo::half<{kind}>({word}, {k});")
+        return found
 
     def _called(self, reduce: Instruction, a: Sequence[Expr], b: Sequence[Expr]) -> Values:
         return self.emit.call(str(reduce.attrs["to_apply"]), (*a, *b))
@@ -190,28 +199,6 @@ def indices(
     return [
         index | {order[-1]: emit.integer(f"{first} + {k}" if k else first)} for k in range(count)
     ]
-
-
-def loads_first(emit: ElementEmitter, start: int) -> None:
-    """Move the loads among the lines from number `start` on before all else that can wait.
-
-    So loads of neighbouring elements stand together, for the compiler to make one access of them,
-    and all are under way before the first is used. None of the lines may store.
-    """
-    lines = emit.lines[start:]
-    margin = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
-    early: list[str] = []
-    late: list[str] = []
-    waiting: set[str] = set()  # names that the late lines give values to
-    for line in lines:
-        found = _DECLARED.match(line)
-        at_top = len(line) - len(line.lstrip()) == margin
-        if found and at_top and waiting.isdisjoint(_NAME.findall(found["value"])):
-            early.append(line)
-        else:
-            late.append(line)
-            waiting.update(_ASSIGNED.findall(line))
-    emit.lines[start:] = early + late
 
 
 def dtypes_of(reduce: Instruction) -> list[DType]:

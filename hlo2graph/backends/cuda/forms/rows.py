@@ -22,8 +22,8 @@ from hlo2graph.backends.cuda.forms.folding import (
     Values,
     dtypes_of,
     indices,
-    loads_first,
 )
+from hlo2graph.backends.cuda.forms.line_order import divide_together, loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -206,6 +206,7 @@ class _Writer:
                 for number in leaves:
                     found[number].append(self.fold.result(number, place))
             loads_first(self.emit, start)
+            divide_together(self.emit, start)
             test = " && ".join(test for test in (self.inside, chunk.inside) if test)
             for number, values in found.items():
                 self.fold.store(number, chunk.places, values, test)

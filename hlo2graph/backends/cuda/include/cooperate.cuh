@@ -25,34 +25,26 @@ __device__ inline char* dynamic_shared() {
 #endif
 }
 
-// The value that the thread `delta` lanes further on holds; all 32 lanes take part.
+// What `move` makes of each word of x: the shuffles below take values of any size.
+template <class T, class Move> __device__ inline T by_words(T x, Move move) {
+  const int words = (sizeof(T) + 3) / 4;
+  u32 bits[words] = {};
+  memcpy(bits, &x, sizeof(T));
+  for (int k = 0; k < words; ++k) bits[k] = move(bits[k]);
+  memcpy(&x, bits, sizeof(T));
+  return x;
+}
+
+// The value that the thread `delta` lanes further on holds, `delta` lanes before, or in `lane` of the
+// warp; all 32 lanes take part.
 template <class T> __device__ inline T shuffle_down(T x, int delta) {
-  const int words = (sizeof(T) + 3) / 4;
-  u32 bits[words] = {};
-  memcpy(bits, &x, sizeof(T));
-  for (int k = 0; k < words; ++k) bits[k] = __shfl_down_sync(0xffffffffu, bits[k], delta);
-  memcpy(&x, bits, sizeof(T));
-  return x;
+  return by_words(x, [=](u32 word) { return __shfl_down_sync(0xffffffffu, word, delta); });
 }
-
-// The same for the thread `delta` lanes before.
 template <class T> __device__ inline T shuffle_up(T x, int delta) {
-  const int words = (sizeof(T) + 3) / 4;
-  u32 bits[words] = {};
-  memcpy(bits, &x, sizeof(T));
-  for (int k = 0; k < words; ++k) bits[k] = __shfl_up_sync(0xffffffffu, bits[k], delta);
-  memcpy(&x, bits, sizeof(T));
-  return x;
+  return by_words(x, [=](u32 word) { return __shfl_up_sync(0xffffffffu, word, delta); });
 }
-
-// The value that the thread in `lane` of the warp holds; all 32 lanes take part.
 template <class T> __device__ inline T shuffle_from(T x, int lane) {
-  const int words = (sizeof(T) + 3) / 4;
-  u32 bits[words] = {};
-  memcpy(bits, &x, sizeof(T));
-  for (int k = 0; k < words; ++k) bits[k] = __shfl_sync(0xffffffffu, bits[k], lane);
-  memcpy(&x, bits, sizeof(T));
-  return x;
+  return by_words(x, [=](u32 word) { return __shfl_sync(0xffffffffu, word, lane); });
 }
 
 // How many threads before this one in the block are chosen too; `count` becomes that of all.

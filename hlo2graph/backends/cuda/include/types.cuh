@@ -206,6 +206,11 @@ HLO_NARROW_FLOATS(HLO_LOAD)
 // The same as load, for what is used behind all loads: one instruction where there is one.
 template <class T> __device__ inline auto widened(T x) { return load(x); }
 #ifdef __CUDA_ARCH__
+__device__ inline f32 widened(bf16 x) {
+  u32 bits;
+  asm("mov.b32 %0, {%1, %2};" : "=r"(bits) : "h"((u16)0), "h"((u16)x));
+  return bits_as<f32>(bits);
+}
 __device__ inline f32 widened(f16 x) {
   f32 wide;
   asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"((u16)x));
@@ -249,6 +254,32 @@ HLO_NARROW_FLOATS(HLO_STORE)
   };
 HLO_NARROW_INTS(HLO_STORE)
 #undef HLO_STORE
+
+// Two elements of 16 bits side by side, from compute values; a NaN keeps no payload. `half` is one.
+template <class T> __device__ inline u32 pair(f32 low, f32 high) {
+  return (u32)Store<T>::of(low) | (u32)Store<T>::of(high) << 16;
+}
+template <class T> __device__ inline T half(u32 pair, int number) {
+#ifdef __CUDA_ARCH__
+  u16 low, high;
+  asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(pair));
+  return T{number ? high : low};
+#else
+  return T{(u16)(pair >> 16 * number)};
+#endif
+}
+#ifdef __CUDA_ARCH__  // one instruction each
+template <> __device__ inline u32 pair<bf16>(f32 low, f32 high) {
+  u32 found;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(found) : "f"(high), "f"(low));
+  return found;
+}
+template <> __device__ inline u32 pair<f16>(f32 low, f32 high) {
+  u32 found;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(found) : "f"(high), "f"(low));
+  return found;
+}
+#endif
 
 // The compute value that `x` becomes when it passes through memory as a T.
 template <class T>
