@@ -9,18 +9,25 @@ from __future__ import annotations
 import sys
 
 
+def printed(proto: bytes) -> str:
+    """Return the text of a serialized HloModuleProto, constants whole."""
+    from jaxlib import _hlo
+
+    options = _hlo.HloPrintOptions()
+    options.print_large_constants = True
+    text: str = _hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string(options)
+    return text
+
+
 def _serve(kind: str) -> None:
-    from jaxlib import _hlo, _jax
+    from jaxlib import _jax
 
     given = sys.stdin.buffer.read()
     if kind == "mlir":
         given = _jax.mlir.mlir_module_to_xla_computation(
             given, use_tuple_args=False, return_tuple=False
         ).as_serialized_hlo_module_proto()
-    options = _hlo.HloPrintOptions()
-    options.print_large_constants = True
-    text = _hlo.HloModule.from_serialized_hlo_module_proto(given).to_string(options)
-    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+    sys.stdout.buffer.write(printed(given).encode(errors="surrogateescape"))
 
 
 if __name__ == "__main__":

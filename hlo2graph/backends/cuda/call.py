@@ -126,6 +126,11 @@ class Outputs:
 
     def _address(self, position: int, array: Any, *, is_fresh: bool) -> int | None:
         leaf = self._plan.outputs[position]
+        if type(array) is DeviceArray and array.layout is leaf.shape:
+            if array.stream is not self._stream:
+                let_wait(int(self._stream), array.stream.handle)
+            self.owners.append(array)
+            return array.address
         if isinstance(array, np.ndarray):
             self._check_host(position, array)
             return None

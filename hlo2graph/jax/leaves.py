@@ -1,0 +1,57 @@
+"""Single leaves of pytrees: what they are to JAX, and the arrays that stand for them.
+
+A PRNG key is an array of its words to HLO, and a Python number an array of no dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.lax.lax import _convert_element_type
+from jaxlib import _jax
+
+ARRAY = _jax.ArrayImpl
+PLAIN = {ARRAY}
+
+
+def is_tracer(leaf: object) -> bool:
+    """Tell whether JAX is transforming the function that `leaf` is an argument of."""
+    return isinstance(leaf, jax.core.Tracer)
+
+
+def is_key(aval: Any) -> bool:
+    """Tell whether an abstract value is one of typed PRNG keys."""
+    return bool(jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key))
+
+
+def types_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the abstract values of leaves of any kind.
+
+    Raises:
+        TypeError: one is nothing that JAX computes with.
+    """
+    return tuple([jax.typeof(leaf) for leaf in leaves])
+
+
+def placed_on(leaf: Any) -> Any:
+    """Return the sharding of an array of JAX's, keys included; None for what is on no device."""
+    return getattr(leaf, "sharding", None)
+
+
+def plain(leaf: Any, aval: Any, device: Any) -> Any:
+    """Return a leaf as an array of JAX's on `device`, where it is one already, or of NumPy's."""
+    if is_key(aval):
+        leaf = jax.random.key_data(leaf)
+    if type(leaf) is ARRAY and leaf.sharding.device_set == {device}:
+        return leaf
+    return np.asarray(leaf, None if is_key(aval) else aval.dtype)
+
+
+def finished(array: Any, aval: Any) -> Any:
+    """Return an array as a result of the type `aval`: a PRNG key, or weakly typed."""
+    if is_key(aval):
+        return jax.random.wrap_key_data(array, impl=aval.dtype._impl.name)
+    return _convert_element_type(array, weak_type=True) if aval.weak_type else array
