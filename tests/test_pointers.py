@@ -7,6 +7,7 @@ import re
 import threading
 from random import Random
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -294,3 +295,9 @@ def test_the_lab_as_a_command(fake, cli, tmp_path):
     code, out, err = cli("pointers", path, "--moves", "8", "--sets", "2", "--json", "-")
     assert code == 0, err
     assert json.loads(out)["name"] == "diamond"
+    picture = tmp_path / "lab.svg"
+    code, out, err = cli("pointers", path, "--moves", "8", "-o", picture)
+    assert (code, out) == (0, ""), err
+    texts = [e.text for e in ElementTree.parse(picture).iter() if e.tag.endswith("text")]
+    assert [texts.count(name) for name in STRATEGIES] == [3] * len(STRATEGIES)
+    assert sum("1.00 of the best" in text for text in texts) >= 3

@@ -7,7 +7,7 @@ import json
 import click
 
 from hlo2graph.cli.files import emit, modules_in, read_file
-from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.options import file_argument, json_option, planning_options
 from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
@@ -36,7 +36,12 @@ from hlo2graph.options import PlanOptions
 )
 @planning_options
 @json_option
-@output_option
+@click.option(
+    "-o",
+    "--output",
+    metavar="F",
+    help="Write there in place of stdout; a name that ends with .svg draws the table.",
+)
 def command(
     file: str,
     moves: int,
@@ -59,9 +64,11 @@ def command(
     Examples:
       hlo2graph pointers model.hlo
       hlo2graph pointers model.hlo --moves 1000 --sets 16 --json pointers.json
+      hlo2graph pointers model.hlo -o pointers.svg
     """
     from hlo2graph.inspect.arrays import random_inputs
     from hlo2graph.inspect.pointers import lab_json, lab_text, run_lab
+    from hlo2graph.inspect.pointers_svg import lab_svg
     from hlo2graph.pipeline import cuda_target
 
     target = cuda_target()
@@ -78,5 +85,8 @@ def command(
     if json_file is not None:
         documents = [lab_json(lab) for lab in labs]
         emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
-    if json_file != "-":
-        emit("\n\n".join(map(lab_text, labs)) + "\n", output)
+    drawn = output is not None and output.endswith(".svg")
+    if drawn and len(labs) > 1:
+        raise click.UsageError(f"FILE holds {len(labs)} modules; draw one")
+    if drawn or json_file != "-":
+        emit(lab_svg(labs[0]) if drawn else "\n\n".join(map(lab_text, labs)) + "\n", output)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from itertools import chain
 
+from hlo2graph.inspect import svg
 from hlo2graph.inspect.budget.report import BudgetPoint, BudgetReport
 from hlo2graph.inspect.figures import bytes_text, time_text
 
 WIDTH, HEIGHT = 980, 220  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 90, 210, 44, 40  # around its axes
 TICKS = 4
-INK, GRID, CURVE, XLA = "#1f2430", "#d8dce3", "#2563a8", "#c2410c"
-FONT = "font-family='system-ui, sans-serif' font-size='12'"
 
 Panel = tuple[str, Callable[[BudgetPoint], float], Callable[[float], str]]
 
@@ -32,16 +32,8 @@ def budget_svg(report: BudgetReport) -> str:
     """Return one SVG file, which needs nothing else."""
     tall = 40 + len(PANELS) * HEIGHT
     title = f"{report.module}, target {report.target}, on {report.device}"
-    lines = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{tall}' "
-        f"viewBox='0 0 {WIDTH} {tall}' role='img'>",
-        f"<title>{escape(title)}</title>",
-        f"<rect width='{WIDTH}' height='{tall}' fill='white'/>",
-        f"<text x='{LEFT}' y='24' {FONT} font-weight='bold' fill='{INK}'>{escape(title)}</text>",
-    ]
-    for number, panel in enumerate(PANELS):
-        lines += _panel(report, panel, 40 + number * HEIGHT)
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    panels = [_panel(report, panel, 40 + k * HEIGHT) for k, panel in enumerate(PANELS)]
+    return svg.document(title, WIDTH, tall, LEFT, chain.from_iterable(panels))
 
 
 def _panel(report: BudgetReport, panel: Panel, top: int) -> Iterator[str]:
@@ -57,18 +49,18 @@ def _panel(report: BudgetReport, panel: Panel, top: int) -> Iterator[str]:
     def y(amount: float) -> float:
         return base - amount / most * high
 
-    yield f"<text x='{LEFT}' y='{top + 16}' {FONT} fill='{INK}'>{escape(name)}</text>"
+    yield svg.text(LEFT, top + 16, name, "start")
     for tick in range(TICKS + 1):
         amount, arena = most * tick / TICKS, most_bytes * tick // TICKS
-        yield _line(LEFT, y(amount), WIDTH - RIGHT, y(amount), GRID)
-        yield _text(LEFT - 8, y(amount) + 4, said(amount) if tick else "0", "end")
-        yield _text(x(arena), base + 18, bytes_text(arena), "middle")
+        yield svg.line(LEFT, y(amount), WIDTH - RIGHT, y(amount), svg.GRID)
+        yield svg.text(LEFT - 8, y(amount) + 4, said(amount) if tick else "0", "end")
+        yield svg.text(x(arena), base + 18, bytes_text(arena), "middle")
     if report.lower_bound:
         bound = x(report.lower_bound)
-        yield _line(bound, base, bound, base - high, INK, " stroke-dasharray='4 3'")
-        yield _text(bound - 5, base - 6, "lower bound", "end")
+        yield svg.line(bound, base, bound, base - high, svg.INK, " stroke-dasharray='4 3'")
+        yield svg.text(bound - 5, base - 6, "lower bound", "end")
     path = " ".join(f"{x(p.arena):.1f},{y(value(p)):.1f}" for p in points)
-    yield f"<polyline points='{path}' fill='none' stroke='{CURVE}' stroke-width='1.5'/>"
+    yield f"<polyline points='{path}' fill='none' stroke='{svg.PLAIN}' stroke-width='1.5'/>"
     yield from _marks(points, [(x(p.arena), y(value(p))) for p in points], value, said)
 
 
@@ -81,7 +73,7 @@ def _marks(
     """Yield a mark a point; the names stand beside, apart from one another."""
     used: list[tuple[float, float]] = []
     for point, (x, y) in zip(points, places, strict=True):
-        colour = XLA if point.like else CURVE
+        colour = svg.MARKED if point.like else svg.PLAIN
         told = f"{point.name}: {bytes_text(point.arena)}, {said(value(point))}"
         yield (
             f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{5 if point.like else 3.5}' fill='{colour}'>"
@@ -92,14 +84,4 @@ def _marks(
         while any(abs(x - other) < 150 and abs(low - height) < 13 for other, height in used):
             low -= 13
         used.append((x, low))
-        yield _text(x + 7, low, label, "start", colour)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
-    ends = f"x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}'"
-    return f"<line {ends} stroke='{colour}'{more}/>"
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str = INK) -> str:
-    place = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'"
-    return f"<text {place} {FONT} fill='{colour}'>{escape(text)}</text>"
+        yield svg.text(x + 7, low, label, "start", colour)
