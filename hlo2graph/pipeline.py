@@ -7,9 +7,10 @@ so tests see what users see. Nothing is turned into text unless somebody looks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
+from hlo2graph.backends.cuda.choices import Choices, CudaOptions, GraphOptions
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.frontend.parse import parse as parse_text
@@ -20,14 +21,11 @@ from hlo2graph.hlo.printer import format_module
 from hlo2graph.ops.own_dot import gains_nothing, runs_as_own_kernel
 from hlo2graph.options import (
     BACKENDS,
-    MATMUL_PRECISIONS,
-    POINTERS,
     TARGETS,
     Observer,
     Options,
     PlanOptions,
     check_choice,
-    check_rounds,
 )
 from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
@@ -74,6 +72,10 @@ PASSES: dict[str, tuple[Pass, ...]] = {
         *(*SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
     ),
 }
+
+
+class CompileOptions(PlanOptions, GraphOptions, total=False):
+    """PlanOptions and GraphOptions."""
 
 
 def parse(text: str, filename: str = "<string>", verify: bool = True) -> Module:
@@ -202,11 +204,9 @@ def compile(
     matmul_precision: str = "default",
     *,
     elided: str | None = None,
-    unroll_loops: str = "auto",
-    pointers: str = "copy",
     filename: str = "<string>",
     observe: Observer | None = None,
-    **options: Unpack[PlanOptions],
+    **options: Unpack[CompileOptions],
 ) -> HostExecutable | CudaExecutable:
     """Return a callable that runs the program: leaves of the parameters in, result leaves out.
 
@@ -214,34 +214,30 @@ def compile(
     matmul_precision: what dots may round to on cuda; the host always computes in full.
     elided: stand-ins for constants that the text left out, zeros or random:SEED; None refuses
         such a program.
-    unroll_loops: which loops of a known trip count a cuda graph holds round by round: auto (short
-        ones), never, or those of at most so many rounds.
-    pointers: what a cuda executable does for arrays that lie elsewhere than at the call before:
-        copy them, update the graph's nodes, cache a graph for each set of addresses, recapture
-        (build the graph again and update the instantiated one as a whole), let kernels read
-        addresses from a table, or auto, whatever costs least.
-    observe, options: as for `plan`.
+    observe: as for `plan`.
+    options: those of `plan`, and for cuda unroll_loops, pointers, capture and temporaries; see
+        GraphOptions.
     Raises HloError, or BackendError where the backend is not there.
     """
     check_choice("backend", backend, BACKENDS)
-    check_choice("matmul_precision", matmul_precision, MATMUL_PRECISIONS)
-    check_rounds("unroll_loops", unroll_loops)
-    check_choice("pointers", pointers, POINTERS)
+    planning, running = _parted(options)
+    choices = Choices(matmul_precision, **running)
     machine = machine_for(backend)
     if not _is_planned(program):
-        options.setdefault("target", machine)
-    made = plan(program, filename=filename, observe=observe, **options)
+        planning.setdefault("target", machine)
+    made = plan(program, filename=filename, observe=observe, **planning)
     if machine == "host":
         return HostExecutable(made, elided=elided)
     from hlo2graph.backends.cuda.executable import CudaExecutable
 
-    return CudaExecutable(
-        made,
-        elided=elided,
-        matmul_precision=matmul_precision,
-        unroll_loops=unroll_loops,
-        pointers=pointers,
-    )
+    return CudaExecutable(made, elided=elided, **cast(CudaOptions, asdict(choices)))
+
+
+def _parted(options: CompileOptions) -> tuple[PlanOptions, GraphOptions]:
+    """Return what is for the plan, and all else."""
+    planning = {k: v for k, v in options.items() if k in PlanOptions.__annotations__}
+    running = {k: v for k, v in options.items() if k not in planning}
+    return cast(PlanOptions, planning), cast(GraphOptions, running)
 
 
 def machine_for(backend: str) -> str:
