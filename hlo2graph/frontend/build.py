@@ -56,7 +56,7 @@ class ComputationReader:
         check_name(node.name, self.context)
         computation = Computation(
             name,
-            *self.body(node.instructions),
+            *self.body(node.instructions, name),
             self._thread(node.attributes),
             self.context.span(node.name),
         )
@@ -71,15 +71,15 @@ class ComputationReader:
         name = self.context.unused(wanted)
         span = self.context.span(node.name)
         self.context.computations[name] = Computation(
-            name, *self.body(node.instructions), span=span
+            name, *self.body(node.instructions, name), span=span
         )
         self._depth -= 1
         return name
 
     def body(
-        self, nodes: list[InstructionNode], *, is_open: bool = False
+        self, nodes: list[InstructionNode], called: str, *, is_open: bool = False
     ) -> tuple[tuple[Instruction, ...], str]:
-        """Return the instructions and the name of the root.
+        """Return the instructions and the name of the root of the computation `called` this.
 
         Where it `is_open`, operands that nothing defines are parameters.
         """
@@ -92,19 +92,24 @@ class ComputationReader:
                     self.context.refuse("a computation has only one ROOT", node.root, note)
                 root = node.name
             self._instructions.read(node, scope)
-        self._check_numbers(scope.instructions.values())
+        self._check_numbers(scope.instructions.values(), called)
         name = root.text if root else nodes[-1].name.text
         return tuple(scope.instructions.values()), name
 
-    def _check_numbers(self, instructions: Iterable[Instruction]) -> None:
-        """Check that no two parameters have one number."""
-        numbered: dict[object, Instruction] = {}
+    def _check_numbers(self, instructions: Iterable[Instruction], name: str) -> None:
+        """Check that the parameters are numbered from 0 on, each once."""
+        numbered: dict[int, Instruction] = {}
         for instr in instructions:
             if instr.opcode == "parameter":
+                assert isinstance(instr.payload, int)
                 other = numbered.setdefault(instr.payload, instr)
                 if other is not instr:
                     message = f"two parameters have the number {instr.payload}"
                     raise ParseError(message, instr.span, (Note("the other one", other.span),))
+        for expected, number in enumerate(sorted(numbered)):
+            if number != expected:
+                message = f"{name} has a parameter {number}, but no parameter {expected}"
+                raise ParseError(message, numbered[number].span)
 
     def _thread(self, attributes: list[Token]) -> str | None:
         thread: str | None = None
@@ -192,7 +197,7 @@ def _entry(context: Context, nodes: list[ComputationNode]) -> Token:
 def _single(source: Source, node: InstructionNode) -> Module:
     """Return the module of one instruction, whose operands are the parameters."""
     reader = ComputationReader(source, [])
-    instructions, root = reader.body([node], is_open=True)
+    instructions, root = reader.body([node], "_", is_open=True)
     span = reader.context.span(node.name)
     entry = Computation("_", instructions, root, span=span)
     computations = reader.context.computations | {entry.name: entry}

@@ -16,13 +16,9 @@ from hlo2graph.frontend.literals import read_literal
 from hlo2graph.frontend.names import RESERVED, check_instruction_name
 from hlo2graph.frontend.required import missing
 from hlo2graph.frontend.scan import Fault
+from hlo2graph.frontend.settled import SETTLED, assumed_shape, settled_shape
 from hlo2graph.frontend.shapes import DEEPEST, MOST_ELEMENTS
-from hlo2graph.frontend.structure import (
-    NEEDS_SHAPE,
-    assumed_shape,
-    has_rule,
-    structure_fault,
-)
+from hlo2graph.frontend.structure import NEEDS_SHAPE, has_rule, structure_fault
 from hlo2graph.frontend.syntax import CallNode, InstructionNode, NestedNode
 from hlo2graph.frontend.token import Token
 from hlo2graph.hlo import (
@@ -127,6 +123,9 @@ class InstructionReader:
             known = [scope.instructions[operand] for operand in operands]
             if why := structure_fault(instr, known, self._context.computations):
                 raise ParseError(why, span)
+        if opcode in SETTLED:
+            shapes = [scope.instructions[operand].shape for operand in operands]
+            instr = replace(instr, shape=settled_shape(opcode, instr.shape, shapes))
         if instr.opcode in _ASYNC:
             self._check_async(instr, call.opcode, scope)
         scope.instructions[name] = instr

@@ -8,6 +8,7 @@ from hlo2graph.hlo import Attribute
 from hlo2graph.ops import OPS
 
 _NO: frozenset[str] = frozenset()
+_ANY_NUMBER = frozenset({"constant", "parameter", "ragged-all-to-all", "rng-bit-generator"})
 _REQUIRED = {opcode: spec.required for opcode, spec in OPS.items()}
 REQUIRED = {
     **{f"{opcode}-start": names for opcode, names in _REQUIRED.items()},
@@ -16,7 +17,7 @@ REQUIRED = {
 ARITY = {
     opcode: spec.arity
     for opcode, spec in OPS.items()
-    if isinstance(spec.arity, int) and opcode not in ("parameter", "constant")
+    if isinstance(spec.arity, int) and opcode not in _ANY_NUMBER
 }
 
 

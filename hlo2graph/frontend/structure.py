@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from hlo2graph.frontend.results import RESULTS, result_fault
 from hlo2graph.hlo import (
-    DTYPES,
     AnyShape,
     Attribute,
     Computation,
@@ -28,7 +28,8 @@ NEEDS_SHAPE = frozenset(
         *("collective-permute-start", "collective-permute-done", "constant", "convert"),
         *("copy-start", "copy-done", "custom-call", "dynamic-reshape", "dynamic-slice"),
         *("dynamic-update-slice", "fusion", "infeed", "iota", "outfeed", "parameter"),
-        *("ragged-all-to-all", "recv", "recv-done", "reduce-precision", "reduce-scatter"),
+        *("opt-barrier", "ragged-all-to-all", "recv", "recv-done", "reduce-precision"),
+        "reduce-scatter",
         *("reshape", "rng", "rng-bit-generator", "rng-get-and-update-state", "send"),
         *("send-done", "slice", "stochastic-convert"),
     }
@@ -41,17 +42,21 @@ def structure_fault(
     """Say what keeps an instruction with these operands from being read, or None."""
     replication = instr.attrs.get("parameter_replication")
     if replication is not None:
+        if instr.opcode != "parameter":
+            return f"{instr.opcode} has no parameter_replication, which parameters have"
         count = str(replication).count("true") + str(replication).count("false")
         if count != instr.shape.leaf_count:
             leaves = instr.shape.leaf_count
             return f"parameter_replication has {count} values for {leaves} arrays"
+    if instr.opcode in RESULTS:
+        return result_fault(instr, [operand.shape for operand in operands])
     rule = _RULES.get(instr.opcode)
     return rule(instr, operands, computations) if rule else None
 
 
 def has_rule(opcode: str, attrs: Mapping[str, Attribute]) -> bool:
     """Return whether `structure_fault` can find anything."""
-    return opcode in _RULES or "parameter_replication" in attrs
+    return opcode in _RULES or opcode in RESULTS or "parameter_replication" in attrs
 
 
 def _count(opcode: str, wanted: str, found: int) -> str:
@@ -80,12 +85,6 @@ def _conditional(
 
 def _some_dimension(instr: Instruction, _: Sequence[Instruction], __: Computations) -> str | None:
     return None if instr.attrs["dimensions"] else f"{instr.opcode} needs a dimension, got none"
-
-
-def _tuple(instr: Instruction, operands: Sequence[Instruction], _: Computations) -> str | None:
-    if isinstance(instr.shape, TupleShape) and len(instr.shape.parts) != len(operands):
-        return f"a tuple of {len(instr.shape.parts)} parts has {len(operands)} operands"
-    return None
 
 
 def _even(instr: Instruction, operands: Sequence[Instruction], _: Computations) -> str | None:
@@ -127,10 +126,16 @@ def _rank(shape: AnyShape) -> int:
     return shape.rank if isinstance(shape, Shape) else 0
 
 
-def _infeed(instr: Instruction, _: Sequence[Instruction], __: Computations) -> str | None:
-    if not isinstance(instr.shape, TupleShape) or not instr.shape.parts:
-        return f"infeed gives a tuple of the data and a token, not {instr.shape}"
-    return None
+def _at_least(count: int, rule: _Rule | None = None) -> _Rule:
+    def checked(
+        instr: Instruction, operands: Sequence[Instruction], known: Computations
+    ) -> str | None:
+        if len(operands) < count:
+            plural = "s" * (count > 1)
+            return _count(instr.opcode, f"{count} operand{plural} or more", len(operands))
+        return rule(instr, operands, known) if rule else None
+
+    return checked
 
 
 def _permute(instr: Instruction, operands: Sequence[Instruction], _: Computations) -> str | None:
@@ -144,6 +149,8 @@ def _permute(instr: Instruction, operands: Sequence[Instruction], _: Computation
 
 def _channel(instr: Instruction, operands: Sequence[Instruction], _: Computations) -> str | None:
     begun = operands[0]
+    if instr.opcode == "recv-done" and not isinstance(begun.shape, TupleShape):
+        return f"recv-done takes what recv gave, not {begun.shape.without_layout_text()}"
     has_channel = begun.opcode in ("send", "recv")
     if has_channel and begun.attrs.get("channel_id") != instr.attrs.get("channel_id"):
         return f"{instr.opcode} must have the channel_id of {begun.name}"
@@ -218,32 +225,19 @@ _RULES: dict[str, _Rule] = {
     "concatenate": _one_dimension,
     "conditional": _conditional,
     "custom-call": _constraints,
-    "dot": _algorithm,
+    "dot": _at_least(2, _algorithm),
     "dynamic-slice": _starts(1),
     "dynamic-update-slice": _starts(2),
-    "infeed": _infeed,
+    "get-dimension-size": _one_dimension,
     "recv-done": _channel,
     "reduce": _even,
     "reduce-scatter": _some_dimension,
     "reduce-window": _even,
-    "rng-bit-generator": _algorithm,
+    "rng-bit-generator": _at_least(1, _algorithm),
     "scaled-dot": _algorithm,
     "scan": _scan,
     "scatter": _odd,
     "send-done": _channel,
+    "set-dimension-size": _one_dimension,
     "sort": _one_dimension,
-    "tuple": _tuple,
 }
-_TYPED = frozenset({"convolution", "dot", "ragged-dot", "scaled-dot"})
-
-
-def assumed_shape(opcode: str, operands: Sequence[AnyShape]) -> Shape | None:
-    """Return a shape of the element type that a product of these has, where none is written."""
-    if opcode not in _TYPED:
-        return None
-    factors = operands[:: 2 if opcode == "scaled-dot" else 1][:2]
-    dtypes = [factor.dtype for factor in factors if isinstance(factor, Shape)]
-    widest = max(
-        dtypes, key=lambda dtype: (not dtype.is_integer, dtype.bits), default=DTYPES["f32"]
-    )
-    return Shape(widest)

@@ -1,0 +1,86 @@
+"""What the written result of an opcode must be for its text to be read: its form and its size.
+
+XLA's process ends over most of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Kind, Shape, TupleShape
+
+_Rule: TypeAlias = Callable[[Instruction, Sequence[AnyShape]], str | None]
+
+
+def result_fault(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    """Say what keeps an instruction of `RESULTS` from being read, or None."""
+    return RESULTS[instr.opcode](instr, operands)
+
+
+def _element(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    (shape,), index = operands, instr.attrs["index"]
+    count = len(shape.parts) if isinstance(shape, TupleShape) else 0
+    if not isinstance(index, int) or not 0 <= index < count:
+        return f"get-tuple-element: there is no element {index} of {_shown(shape)}"
+    return None
+
+
+def _tuple(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    if not isinstance(instr.shape, TupleShape):
+        return f"tuple gives a tuple, not {_shown(instr.shape)}"
+    if len(instr.shape.parts) != len(operands):
+        return f"a tuple of {len(instr.shape.parts)} parts has {len(operands)} operands"
+    return None
+
+
+def _reshape(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    (shape,), result = operands, instr.shape
+    if not isinstance(result, Shape) or not isinstance(shape, Shape):
+        return f"reshape takes and gives arrays, got {_shown(shape)} and {_shown(result)}"
+    if result.elements != shape.elements:
+        given, wanted = f"{shape.elements} elements of {_shown(shape)}", result.elements
+        return f"reshape: cannot turn the {given} into the {wanted} of {_shown(result)}"
+    return None
+
+
+def _dynamic_reshape(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    rank = instr.shape.rank if isinstance(instr.shape, Shape) else 0
+    if len(operands) != rank + 1:
+        return f"dynamic-reshape takes an array and {rank} sizes, got {len(operands)} operands"
+    return None
+
+
+def _number(instr: Instruction, _: Sequence[AnyShape]) -> str | None:
+    if not instr.shape.compatible(Shape(DTYPES["u32"])):
+        return f"{instr.opcode} gives u32[], not {_shown(instr.shape)}"
+    return None
+
+
+def _array(instr: Instruction, _: Sequence[AnyShape]) -> str | None:
+    if not isinstance(instr.shape, Shape) or instr.shape.dtype.kind is Kind.TOKEN:
+        return f"{instr.opcode} gives an array, not {_shown(instr.shape)}"
+    return None
+
+
+def _data(instr: Instruction, _: Sequence[AnyShape]) -> str | None:
+    if not isinstance(instr.shape, TupleShape) or not instr.shape.parts:
+        return f"{instr.opcode} gives a tuple of the data and a token, not {_shown(instr.shape)}"
+    return None
+
+
+def _shown(shape: AnyShape) -> str:
+    return shape.without_layout_text()
+
+
+RESULTS: dict[str, _Rule] = {
+    "dynamic-reshape": _dynamic_reshape,
+    "get-tuple-element": _element,
+    "infeed": _data,
+    "map": _array,
+    "partition-id": _number,
+    "recv": _data,
+    "replica-id": _number,
+    "reshape": _reshape,
+    "tuple": _tuple,
+}

@@ -1,0 +1,62 @@
+"""Shapes that what is written does not decide: those that XLA makes anew, and those left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from hlo2graph.hlo import DTYPES, AnyShape, Shape, TupleShape
+
+_Settle: TypeAlias = Callable[[AnyShape, Sequence[AnyShape]], AnyShape]
+_TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
+_TYPED = frozenset({"convolution", "dot", "ragged-dot", "scaled-dot"})
+
+
+def _token(_: AnyShape, __: Sequence[AnyShape]) -> AnyShape:
+    return _TOKEN
+
+
+def _first(_: AnyShape, operands: Sequence[AnyShape]) -> AnyShape:
+    return operands[0]
+
+
+def _sent(_: AnyShape, operands: Sequence[AnyShape]) -> AnyShape:
+    return TupleShape((operands[0], _U32, _TOKEN))
+
+
+def _received(written: AnyShape, _: Sequence[AnyShape]) -> AnyShape:
+    assert isinstance(written, TupleShape)
+    return TupleShape((written.parts[0], _U32, _TOKEN))
+
+
+def _fed(written: AnyShape, _: Sequence[AnyShape]) -> AnyShape:
+    assert isinstance(written, TupleShape)
+    return TupleShape((written.parts[0], _TOKEN))
+
+
+SETTLED: dict[str, _Settle] = {
+    "add-dependency": _first,
+    "after-all": _token,
+    "infeed": _fed,
+    "outfeed": _token,
+    "recv": _received,
+    "send": _sent,
+}
+
+
+def settled_shape(opcode: str, written: AnyShape, operands: Sequence[AnyShape]) -> AnyShape:
+    """Return the shape that an instruction of `SETTLED` has, however it is written."""
+    shape = SETTLED[opcode](written, operands)
+    return written if shape.compatible(written) else shape
+
+
+def assumed_shape(opcode: str, operands: Sequence[AnyShape]) -> Shape | None:
+    """Return a shape of the element type that a product of these has, where none is written."""
+    if opcode not in _TYPED:
+        return None
+    factors = operands[:: 2 if opcode == "scaled-dot" else 1][:2]
+    dtypes = [factor.dtype for factor in factors if isinstance(factor, Shape)]
+    widest = max(
+        dtypes, key=lambda dtype: (not dtype.is_integer, dtype.bits), default=DTYPES["f32"]
+    )
+    return Shape(widest)
