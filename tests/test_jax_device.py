@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -147,3 +148,17 @@ def test_arrays_from_the_host(made):
     np.testing.assert_array_equal(f(np.asarray(X), np.asarray(Y), 3), want)
     np.testing.assert_array_equal(f(X, np.asarray(Y), np.float32(3)), want)
     assert len(made) == 2  # a weak type, and one that is not
+
+
+def test_threads_have_streams_of_their_own(made, monkeypatch):
+    waited = []
+    monkeypatch.setattr(on_device, "let_wait", lambda _, stream: waited.append(int(stream)))
+    f = hlo2graph.jax.jit(lambda x: x + 1)
+    f(X)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(f(X)))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(results[0], X + 1)
+    assert len(set(waited)) == 2
+    assert len(made) == 1

@@ -59,7 +59,8 @@ class DeviceCalls:
                 args[position] = self._stolen(leaves[position], args[position])
         out = [self._wanted(position, args) for position in range(len(self._outputs))]
         self.executable.run([*self._constants, *args], out=out)
-        let_wait(self._theirs, self._stream.handle)
+        if out:
+            let_wait(self._theirs, out[0].stream.handle)
         return [self._handed(array, k) for k, array in enumerate(out)]
 
     def _at_home(self, array: Any, template: DeviceArray) -> DeviceArray:

@@ -129,6 +129,7 @@ class Outputs:
         if type(array) is DeviceArray and array.layout is leaf.shape:
             if array.stream is not self._stream:
                 let_wait(int(self._stream), array.stream.handle)
+                array.stream = self._stream  # where it is ready after the call
             self.owners.append(array)
             return array.address
         if isinstance(array, np.ndarray):
@@ -141,6 +142,8 @@ class Outputs:
                     f"written, not to {type(array).__name__}"
                 )
             taken = take(array, leaf, f"result {position}", self._device, self._stream)
+            if isinstance(array, DeviceArray):
+                array.stream = self._stream
             self.owners += (taken.owner, array)
             return taken.address
         if not is_fresh:
