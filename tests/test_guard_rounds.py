@@ -195,3 +195,47 @@ def test_a_known_number_of_rounds_is_left_to_others():
     text = format_module(known).replace("%to = s32[] parameter(0)", "%to = s32[] constant(40)")
     text = text.replace("ENTRY %main (to: s32[])", "ENTRY %main ()")
     assert "opt-barrier" not in opcodes(body_of(guarded(h2g.parse(text))))
+
+
+def test_loops_of_one_body_keep_their_own_conditions():
+    module = module_of(
+        """from = s32[] parameter(0)
+        to = s32[] parameter(1)
+        t = (s32[], s32[]) tuple(from, to)
+        w = (s32[], s32[]) while(t), condition=other, body=body
+        v = (s32[], s32[]) while(t), condition=less, body=body
+        a = s32[] get-tuple-element(w), index=0
+        b = s32[] get-tuple-element(v), index=0
+        r = (s32[], s32[]) tuple(a, b)""",
+        """body {
+          s = (s32[], s32[]) parameter(0)
+          n = s32[] get-tuple-element(s), index=0
+          end = s32[] get-tuple-element(s), index=1
+          three = s32[] constant(3)
+          next = s32[] add(n, three)
+          ROOT r = (s32[], s32[]) tuple(next, end)
+        }
+        """
+        + "".join(
+            f"""{name} {{
+          s = (s32[], s32[]) parameter(0)
+          n = s32[] get-tuple-element(s), index=0
+          end = s32[] get-tuple-element(s), index=1
+          ROOT c = pred[] compare(n, end), direction={direction}
+        }}
+        """
+            for name, direction in (("other", "NE"), ("less", "LT"))
+        ),
+    )
+    given = [np.array(-20, np.int32), np.array(70, np.int32)]
+    made = guard_rounds(module)
+    verify(made)
+    assert made is not module
+    assert same_bits(results(made, given), results(module, given))
+
+
+def test_a_loop_tests_what_its_last_round_made():
+    plan = h2g.plan(searching(), target="sm_90")
+    [loop] = [t for t in plan.body.thunks if isinstance(t, While)]
+    assert not loop.condition.thunks
+    assert loop.condition.results[0] in loop.body.results

@@ -224,6 +224,19 @@ def test_the_same_work_in_every_round_is_done_once_before():
     assert state_of(made) == ["s32[]", "f32[4]", "f32[4]"]
 
 
+def test_what_is_done_before_is_read_there_by_what_is_done_before():
+    body = """d = f32[4,4] dot(e2, e2), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    h = f32[4,4] exponential(d)
+    z = f32[] constant(0)
+    x = f32[4,4] multiply(h, e3)
+    y = f32[4,4] multiply(x, d)
+    v = f32[4,4] multiply(y, h)"""
+    state = "s32[]; f32[4]; f32[4,4]; f32[4,4]"
+    made = rewritten(loop(state, "p, m, m", body, "e1, e2, v", 400, taken="3"), *PASSES)
+    assert opcodes(made.entry) == ["dot", "exponential", "while"]
+    assert opcodes(made.computations["body"]).count("multiply") == 3
+
+
 def test_what_would_need_more_memory_is_done_in_the_loop():
     body = """b = f32[4,4] broadcast(e2), dimensions={0}
     c = f32[4,4] exponential(b)

@@ -11,7 +11,8 @@ The rule, all of it: loops of an unknown number of rounds whose body and conditi
 without loops, branches, random numbers and what has a kernel all of its own, on arrays of at most
 MOST_ELEMENTS; those of the state have at most MOST_CHOSEN together. The body is given as many
 rounds as have MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An
-update of a state in its place stays one: what is put there is chosen instead. Runs once, behind
+update of a state in its place stays one: what is put there is chosen instead. Whether the loop goes
+on becomes a part of its state, so that the last round's kernels test it. Runs once, behind
 simplify_loops, which writes the number of rounds down where it is known.
 """
 
@@ -28,6 +29,7 @@ from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.loops.light import light_work
+from hlo2graph.passes.loops.state import loop_state
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.rules.tuple_parts import index_of, take_apart
 from hlo2graph.passes.sequences import sequences
@@ -48,57 +50,87 @@ _HEAVY = frozenset(
 _DRAWING = frozenset({"rng", "rng-get-and-update-state"})  # a condition asked again may differ
 _FREE = frozenset({"constant", "get-tuple-element", "parameter", "tuple"})
 _PRED = DTYPES["pred"]
+_HOLDS = Shape(_PRED)
 
 
 def guard_rounds(module: Module) -> Module:
     """Return `module` with several rounds in the body of each loop for which the rule holds."""
+    writer = _Writer(module.computations, with_effects(module.computations))
     stepped = sequences(module)
-    effects = with_effects(module.computations)
-    done: dict[str, Computation] = {}
     for name, computation in module.computations.items():
         loops = [i.name for i in computation.instructions if i.opcode == "while"]
         if loops and name in stepped:
-            draft = Draft(computation, module.computations, effects)
+            draft = Draft(computation, module.computations, writer.effects)
             for loop in loops:
                 if loop in draft and written_count(draft[loop]) is None:
-                    done |= _with_rounds(draft, draft[loop], module.computations, effects)
+                    writer.write(draft, draft[loop])
             computation = draft.done()
-        done[name] = computation
-    if len(done) == len(module.computations):
+        writer.done[name] = computation
+    if len(writer.done) == len(module.computations):
         return module
-    return simplify(inline_calls(replace(module, computations=done)))
+    return simplify(inline_calls(replace(module, computations=writer.done)))
 
 
-def _with_rounds(
-    draft: Draft,
-    loop: Instruction,
-    computations: Mapping[str, Computation],
-    effects: frozenset[str],
-) -> dict[str, Computation]:
-    """Let a loop do several rounds at once; return its new computations, by name, if so."""
-    body, condition = (computations[str(loop.attrs[role])] for role in ("body", "condition"))
-    rounds = _rounds_of(body, condition)
-    if rounds < 2 or not draft.is_pure(loop):
-        return {}
-    names = Names(computations)
-    guarded = _guarded(Draft(body, computations, effects), condition.name)
-    guarded = replace(guarded, name=names.fresh(f"{body.name}.guarded"))
-    shape = body.result.shape
-    written = [replace(body.parameters[0], name="state")]
+class _Writer:
+    """Writes loops anew; `done` are the computations so far, callees first."""
 
-    def write(name: str, opcode: str, attrs: dict[str, Attribute]) -> None:
-        given = (written[-1].name,)
-        written.append(Instruction(name, opcode, shape, given, attrs, span=loop.span))
+    def __init__(self, computations: Mapping[str, Computation], effects: frozenset[str]) -> None:
+        self.effects = effects
+        self.done: dict[str, Computation] = {}
+        self._computations = computations
+        self._names = Names(computations)
 
-    write("round", "call", {"to_apply": body.name})
-    for number in range(1, rounds):
-        if not _is_light(body, condition):
-            write(f"end.{number}", "opt-barrier", {})
-        write(f"round.{number}", "call", {"to_apply": guarded.name})
-    name = names.fresh(f"{body.name}.rounds")
-    draft.become(loop.name, replace(loop, attrs={**loop.attrs, "body": name}))
-    several = Computation(name, tuple(written), written[-1].name, span=body.span)
-    return {guarded.name: guarded, name: several}
+    def write(self, draft: Draft, loop: Instruction) -> None:
+        """Let a loop do several rounds at once, if the rule says so."""
+        called = (str(loop.attrs[role]) for role in ("body", "condition"))
+        body, condition = (self._computations[name] for name in called)
+        rounds = _rounds_of(body, condition)
+        if rounds < 2 or not draft.is_pure(loop):
+            return
+        guarded = _guarded(Draft(body, self._computations, self.effects), condition.name)
+        guarded = self._put(guarded, f"{body.name}.guarded")
+        written = [replace(body.parameters[0], name="state")]
+
+        def add(name: str, opcode: str, attrs: dict[str, Attribute]) -> None:
+            shape, given = body.result.shape, (written[-1].name,)
+            written.append(Instruction(name, opcode, shape, given, attrs, span=loop.span))
+
+        add("round", "call", {"to_apply": body.name})
+        for number in range(1, rounds):
+            if not _is_light(body, condition):
+                add(f"end.{number}", "opt-barrier", {})
+            add(f"round.{number}", "call", {"to_apply": guarded.name})
+        several = Computation(body.name, tuple(written), written[-1].name, span=body.span)
+        self._carry(draft, loop, self._put(several, f"{body.name}.rounds"), condition)
+
+    def _carry(
+        self, draft: Draft, loop: Instruction, body: Computation, condition: Computation
+    ) -> None:
+        """Let the loop run `body`, and what it tests be a part of its state."""
+        rounds, call = body.root, {"to_apply": condition.name}
+        holds = draft.add(loop, "call", _HOLDS, loop.operands, call)
+        draft.become(loop.name, replace(loop, attrs={**loop.attrs, "body": body.name}))
+        known = {**self._computations, **self.done}
+        state = loop_state(draft, draft[loop.name], known, self.effects)
+        assert state is not None, "its state is a tuple of arrays"
+        number = len(state.parts)
+        state.append(holds, _HOLDS, loop)
+        root = state.body[state.body.root]
+        holds = state.body.add(root, "call", _HOLDS, (rounds,), call)
+        state.body.become(root.name, replace(root, operands=(*root.operands[:-1], holds)))
+        self.done[body.name] = state.body.done()
+        given = replace(state.condition[state.tested], name="state")
+        index = {"index": number}
+        tested = Instruction("holds", "get-tuple-element", _HOLDS, ("state",), index)
+        asked = Computation(condition.name, (given, tested), "holds", span=condition.span)
+        attrs = {**draft[loop.name].attrs, "condition": self._put(asked, asked.name).name}
+        draft.become(loop.name, replace(draft[loop.name], attrs=attrs))
+
+    def _put(self, computation: Computation, name: str) -> Computation:
+        """Keep a new computation under a name like `name`; return it so."""
+        named = replace(computation, name=self._names.fresh(name))
+        self.done[named.name] = named
+        return named
 
 
 def _rounds_of(body: Computation, condition: Computation) -> int:
@@ -138,7 +170,7 @@ def _guarded(body: Draft, condition: str) -> Computation:
     [given] = body.computation.parameters
     take_apart(body, body.root)
     root = body[body.root]
-    holds = body.add(root, "call", Shape(_PRED), (given.name,), {"to_apply": condition})
+    holds = body.add(root, "call", _HOLDS, (given.name,), {"to_apply": condition})
     results = [_chosen(body, given.name, k, name, holds) for k, name in enumerate(root.operands)]
     body.become(root.name, replace(root, operands=tuple(results)))
     return body.done()

@@ -40,8 +40,10 @@ def hoist(state: LoopState) -> None:
             same.add(instr.name)
     moving = [i for i in _wanted(state, ordered, same) if i.name not in outside]
     for instr in moving:
-        part = state.append(_moved(state, instr.name, outside), instr.shape, instr)
+        moved = _moved(state, instr.name, outside)
+        part = state.append(moved, instr.shape, instr)
         body.redirect(instr.name, part)
+        outside[part] = moved  # what else moves may read it
 
 
 def _wanted(
