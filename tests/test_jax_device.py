@@ -150,15 +150,16 @@ def test_arrays_from_the_host(made):
     assert len(made) == 2  # a weak type, and one that is not
 
 
-def test_threads_have_streams_of_their_own(made, monkeypatch):
+def test_calls_at_once_have_streams_of_their_own(made, monkeypatch):
     waited = []
     monkeypatch.setattr(on_device, "let_wait", lambda _, stream: waited.append(int(stream)))
     f = hlo2graph.jax.jit(lambda x: x + 1)
     f(X)
     results = []
     thread = threading.Thread(target=lambda: results.append(f(X)))
-    thread.start()
-    thread.join()
+    with made[0][1]._first.lock:  # a call of this thread is under way
+        thread.start()
+        thread.join()
     np.testing.assert_array_equal(results[0], X + 1)
     assert len(set(waited)) == 2
     assert len(made) == 1
