@@ -61,8 +61,8 @@ class Measured:
     """The best that was measured on one GPU, by tests/gpu/minimal.py: what bounds are made of.
 
     bytes_per_second: of a large copy, read and written.
-    vector_flops, product_flops: operations a second of large products, without tensor cores and
-        with them; these by the bytes of an element.
+    vector_flops, product_flops: operations a second, of f32 without tensor cores, and of large
+        products by the bytes of an element.
     launch: seconds that a graph takes beside its nodes.
     elementwise, fold: seconds of the smallest kernels in a graph, from one to the next.
     product, step: the same of a product, and for each step of its sums, up to `deepest`.
@@ -82,14 +82,14 @@ class Measured:
 MEASURED: Mapping[str, Measured] = MappingProxyType(
     {
         "NVIDIA H200": Measured(
-            bytes_per_second=4.3e12,
-            vector_flops=50e12,
-            product_flops={2: 700e12, 4: 350e12, 8: 55e12},
-            launch=2.0e-6,
-            elementwise=0.59e-6,
-            fold=1.0e-6,
-            product=1.2e-6,
-            step=2e-9,
+            bytes_per_second=4.11e12,
+            vector_flops=51.7e12,
+            product_flops={2: 890e12, 4: 448e12, 8: 62e12},
+            launch=2.3e-6,
+            elementwise=0.56e-6,
+            fold=0.86e-6,
+            product=0.97e-6,
+            step=0.68e-9,
         )
     }
 )

@@ -131,7 +131,8 @@ class _Bounds:
         computed = self._costs.operations(thunk.computation)
         seconds = computed.plain / rates.vector_flops
         for width, count in computed.products.items():
-            seconds += count / rates.product_flops.get(width, rates.vector_flops)
+            nearest = min(rates.product_flops, key=lambda known: abs(known - width))
+            seconds += count / (rates.product_flops[nearest] * nearest / width)
         latency = self._latency(thunk.computation)
         return max(latency, seconds, moved / rates.bytes_per_second)
 
