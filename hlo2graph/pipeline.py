@@ -44,6 +44,7 @@ from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
+from hlo2graph.passes.sizes.settle_sizes import settle_sizes
 from hlo2graph.passes.split_reductions import split_reductions
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
@@ -65,11 +66,11 @@ Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
 PASSES: dict[str, tuple[Pass, ...]] = {
-    "none": (expand_scans, expand_sorts),
+    "none": (settle_sizes, expand_scans, expand_sorts),
     "default": (
-        *(expand_scans, expand_sorts, inline_calls, simplify, simplify_loops, double_rounds),
-        *(lay_out_dots, drop_barriers, guard_rounds, expand_inner_products, own_inits),
-        *(*SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
+        *(settle_sizes, expand_scans, expand_sorts, inline_calls, simplify, simplify_loops),
+        *(double_rounds, lay_out_dots, drop_barriers, guard_rounds, expand_inner_products),
+        *(own_inits, *SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
     ),
 }
 

@@ -1,7 +1,8 @@
 """Operations whose positions or sizes are data: dynamic-slice, get-dimension-size, ...
 
-Start indices are clamped so that the slice lies inside, as OpenXLA's operation page says. Arrays
-whose size is known only at run time are inferred, drawn and planned, but not run.
+Start indices are clamped so that the slice lies inside, as OpenXLA's operation page says. A pass
+turns arrays whose size is known only at run time into whole ones; where it cannot, they are
+inferred, drawn and planned, but not run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,19 @@ from hlo2graph.ops.expect import (
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
 _S32 = DTYPES["s32"]
+# fmt: off
+UNSIZED = frozenset({
+    "all-gather", "all-gather-done", "all-gather-start", "all-reduce-done",
+    "all-reduce-start", "all-to-all", "async-done", "async-start", "async-update",
+    "batch-norm-grad", "batch-norm-training", "cholesky",
+    "collective-permute-done", "collective-permute-start", "copy-done",
+    "copy-start", "fft", "infeed", "outfeed", "ragged-all-to-all", "ragged-dot", "recv",
+    "recv-done", "reduce-scatter", "rng-bit-generator", "scaled-dot", "scan", "send",
+    "send-done", "triangular-solve",
+})
+# fmt: on
+"""Opcodes through which the size of an operand that a run decides is not followed."""
+
 _AT_RUN_TIME = "makes an array whose size is known only at run time"
 
 

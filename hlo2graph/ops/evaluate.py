@@ -15,6 +15,7 @@ import numpy as np
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import AnyShape, Computation, Instruction
 from hlo2graph.ops import OPS
+from hlo2graph.ops.dynamic import UNSIZED
 from hlo2graph.ops.spec import HostRule, HostValue
 
 DEEPEST = 200  # calls within calls; each takes two of Python's 1000 frames
@@ -157,6 +158,8 @@ def _why_not(computation: Computation, instr: Instruction) -> str | None:
     inherited = any(_is_dynamic(computation[name].shape) for name in instr.operands)
     if _is_dynamic(instr.shape) and not inherited:
         return "has a size that is known only at run time"
+    if inherited and instr.opcode in UNSIZED:
+        return "takes no array whose size is known only at run time"
     return None
 
 
