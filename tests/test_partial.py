@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
+from cuda.bindings import driver as real
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.partial.cut import arranged
+from hlo2graph.backends.cuda.partial.policy import KINDS, Policy
 from hlo2graph.backends.cuda.pointers import STRATEGIES
+from hlo2graph.errors import BackendError, InputError
+from hlo2graph.inspect.captured import Captured
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.inspect.cuda_session import run_cuda_session
+from hlo2graph.inspect.report import report_text
+from hlo2graph.inspect.report_json import report_json
+from hlo2graph.inspect.session import Wishes
+from hlo2graph.inspect.timing import Budget
+from tests.blocks import put
 from tests.fake_cuda import fake
 from tests.placements import PROGRAMS, Caller
+from tests.test_cuda_graph import DIAMOND, KNOWN, X, host
 
 __all__ = ["fake"]  # a fixture
 
@@ -94,3 +107,160 @@ def test_any_sequence_of_calls_in_part(fake, name, capture):
         caller = Caller(exe, reference, seed)
         for _ in range(4):
             caller.call()
+
+
+# ---- policies ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("all", Policy()),
+        ("temps", Policy(only_stable=True, least=2)),
+        ("loops:7", Policy(rounds=7, least=2)),
+        ("kernel,copy", Policy(frozenset({"kernel", "copy"}), least=2)),
+        ("-while,min:5", Policy(frozenset(KINDS) - {"while"}, least=5)),
+        ("all,-while,+while", Policy()),
+        ("temps,-library,min:1", Policy(frozenset(KINDS) - {"library"}, only_stable=True)),
+        ("all,min:3", Policy(least=3)),
+        ("min:0", Policy()),
+    ],
+)
+def test_policies(text, policy):
+    assert Policy.of(text) == policy
+
+
+@pytest.mark.parametrize(
+    "text", ["", "none", "-temps", "loops", "loops:", "loops:x", "min:-1", "loops:" + 30 * "9"]
+)
+def test_what_is_no_policy(text):
+    with pytest.raises(InputError, match="capture is all, temps, loops:N"):
+        h2g.compile(DIAMOND, "host", capture=text)
+
+
+def reasons(program, capture):
+    captured = Captured.of(h2g.plan(program, target="sm_90", fuse="none"), capture)
+    return {part.thunk.name: part.why for _, part in captured.alone}, captured
+
+
+def test_lone_thunks_have_reasons():
+    found, captured = reasons(DIAMOND, "temps,min:1")
+    assert found == {
+        "a": "touches parameter x, which a caller may move",
+        "d": "touches result d, which a caller may move",
+    }
+    assert captured.head == "1 graph of 2 thunks; 2 thunks enqueued by themselves"
+    assert list(captured.lines()) == [
+        "kernel a: touches parameter x, which a caller may move",
+        "graph 0: b, c",
+        "kernel d: touches result d, which a caller may move",
+    ]
+    assert reasons(DIAMOND, "temps,min:3")[0]["b"] == "would be in a graph of fewer than 3 thunks"
+    assert set(reasons(DIAMOND, "-kernel")[0].values()) == {"is a kernel"}
+
+
+def test_loops_of_enough_rounds_are_graphs():
+    found, captured = reasons(KNOWN, "loops:4")
+    assert set(found.values()) == {"is in no loop of over 4 rounds"}
+    assert len(captured.graphs) == 1
+    assert "has 5 rounds, not over 5" in reasons(KNOWN, "loops:5")[0].values()
+    assert "has a trip count that is not known" in reasons(PROGRAMS["loop"], "loops:0")[0].values()
+
+
+def test_what_a_loop_holds_keeps_it_out():
+    found, captured = reasons(PROGRAMS["nested"], "-conditional,min:1")
+    holds = [why for why in found.values() if why.startswith("holds ")]
+    assert holds
+    assert holds[0].endswith(", which is a conditional")
+    assert captured.graphs
+
+
+# ---- what is launched ----------------------------------------------------------------------------
+
+
+def test_lone_thunks_and_graphs_take_turns(fake):
+    found, exe = fake(DIAMOND, capture="temps", pointers="update")
+    x = put(X)
+    exe(x)
+    found.launched.clear()
+    before = len(found.api)
+    (y,) = exe(x)
+    assert found.api[before:] == ["cuGraphLaunch"]
+    assert [found.launched[0], found.launched[-1]] == ["hlo_a", "hlo_d"]
+    assert np.array_equal(np.asarray(y), host(DIAMOND, X)[0])
+
+
+def test_a_move_updates_no_node_where_graphs_hold_temporaries_alone(fake):
+    for strategy in STRATEGIES:
+        found, exe = fake(DIAMOND, capture="temps", pointers=strategy)
+        built = found.api.count("cuGraphInstantiateWithParams")
+        for k in range(5):
+            (y,) = exe(put(X + k))
+            assert np.array_equal(np.asarray(y), host(DIAMOND, X + k)[0])
+        assert "set kernel" not in found.api
+        assert found.api.count("cuGraphInstantiateWithParams") == built
+
+
+APART = """
+HloModule apart
+
+yes { v = f32[4] parameter(0)  ROOT w = f32[4] negate(v) }
+
+no { v = f32[4] parameter(0)  ROOT w = f32[4] abs(v) }
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  s = pred[] parameter(1)
+  a = f32[4] exponential(x)
+  c = f32[4] conditional(s, a, a), true_computation=yes, false_computation=no
+  ROOT d = f32[4] add(c, x)
+}
+"""
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_failed_move_is_made_up_for(fake, failing):
+    """The first graph has moved, or has not, when one cannot: the next call finds both in place."""
+    found, exe = fake(APART, capture="-conditional,min:1", pointers="update")
+    assert len(exe.graph.graphs) == 4  # a, the branches, d
+    chosen, blocks = put(np.bool_(True)), [put(X), put(X + 1)]
+    want = [host(APART, X + k, np.bool_(True))[0] for k in range(2)]
+    assert np.array_equal(np.asarray(exe(blocks[0], chosen)[0]), want[0])
+    set_params, calls = found.set_params, []
+
+    def refusing(*given):
+        calls.append(given)
+        refused = real.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+        return refused if len(calls) == failing else set_params(*given)
+
+    found.set_params = refusing
+    found.fail["cuGraphInstantiateWithParams"] = [real.CUresult.CUDA_ERROR_UNKNOWN]
+    with pytest.raises(BackendError, match="CUDA_ERROR_UNKNOWN"):
+        exe(blocks[1], chosen)
+    for k in (0, 1, 0):
+        assert np.array_equal(np.asarray(exe(blocks[k], chosen)[0]), want[k])
+
+
+def test_the_bodies_of_loops_that_the_host_steers_are_graphs(fake):
+    found, exe = fake(PROGRAMS["loop"], capture="-while,min:1")
+    found.api.clear()
+    results = exe(np.asarray(2, np.int32), X)
+    assert found.api.count("cuGraphLaunch") > 3
+    assert same_bits(results, host(PROGRAMS["loop"], np.int32(2), X))
+
+
+def test_a_run_says_how_it_is_parted_and_what_it_holds(fake):
+    _, exe = fake(PROGRAMS["loop"], capture="-while,min:1", temporaries="shared")
+    args = [np.asarray(2, np.int32), X]
+    wishes = Wishes(budget=Budget(0.0, 0.01, 2, (50,)))
+    report, _ = run_cuda_session(exe, args, wishes, module=h2g.parse(PROGRAMS["loop"]))
+    assert report.ok
+    text = report_text(report)
+    assert "capture -while,min:1 · temporaries shared" in text
+    assert "  is a while" not in text
+    assert " is a while\n" in text
+    assert "shared by loop" in text
+    document = report_json(report)
+    assert document["captured"]["alone"][0]["why"] == "is a while"
+    assert document["memory"]["shared"] > 0
+    assert document["memory"]["graphs"] == exe.memory.graphs

@@ -11,6 +11,7 @@ from hlo2graph.cli.files import emit, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
 from hlo2graph.cli.programs import module_of, plan_of
 from hlo2graph.cli.progress import progress
+from hlo2graph.cli.run_options import capture_option
 from hlo2graph.options import PlanOptions
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ QUESTIONS = ("critical-path", "false-edges", "why-not-graph")
     flag_value=QUESTIONS[2],
     help="List what a CUDA graph of FILE would not hold, and why.",
 )
+@capture_option
 @output_option
 @planning_options
 @json_option
@@ -45,6 +47,7 @@ def command(
     file: str,
     thunks: tuple[str, ...],
     question: str | None,
+    capture: str,
     output: str | None,
     planning: PlanOptions,
     json_file: str | None,
@@ -62,9 +65,12 @@ def command(
       hlo2graph explain model.hlo dot.3 reduce.7
       hlo2graph explain model.hlo --critical-path --target sm_90
       hlo2graph explain model.hlo --false-edges --max-buffer-reuse -1
+      hlo2graph explain model.hlo --why-not-graph --capture temps,min:5
     """
     if (question is None) == (not thunks) or len(thunks) not in (0, 2):
         raise click.UsageError("ask about two thunks, A and B, or give one of the options")
+    if capture != "all" and question != QUESTIONS[2]:
+        raise click.UsageError("--capture is for --why-not-graph")
     parts = modules_in(read_file(file))
     if len(parts) > 1:
         raise click.UsageError(f"FILE holds {len(parts)} modules; ask about one")
@@ -72,14 +78,16 @@ def command(
         module = module_of(parts[0])
         plan = plan_of(parts[0], module, **planning)
     tables = module.tables if module else ""
-    answer = _answer(plan, thunks, question, tables)
+    answer = _answer(plan, thunks, question, tables, capture)
     if json_file is not None:
         emit(json.dumps(answer.json, indent=2), json_file)
     if json_file != "-":
         emit(str(answer), output)
 
 
-def _answer(plan: Plan, thunks: tuple[str, ...], question: str | None, tables: str) -> Answer:
+def _answer(
+    plan: Plan, thunks: tuple[str, ...], question: str | None, tables: str, capture: str
+) -> Answer:
     from hlo2graph.inspect import explain
 
     match question:
@@ -88,6 +96,6 @@ def _answer(plan: Plan, thunks: tuple[str, ...], question: str | None, tables: s
         case "false-edges":
             return explain.explain_false_edges(plan, tables)
         case "why-not-graph":
-            return explain.explain_left_out(plan)
+            return explain.explain_left_out(plan, capture)
         case _:
             return explain.explain_pair(plan, thunks[0], thunks[1], tables)

@@ -163,6 +163,8 @@ def _compiled(
             elided=options["elided"],
             unroll_loops=options["unroll_loops"],
             pointers=options["pointers"],
+            capture=options["capture"],
+            temporaries=options["temporaries"],
         )
     return module, executable
 

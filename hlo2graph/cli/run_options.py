@@ -8,7 +8,14 @@ from typing import Any, TypedDict, TypeVar
 import click
 
 from hlo2graph.cli import units
-from hlo2graph.options import BACKENDS, MATMUL_PRECISIONS, POINTERS, REFERENCES, PlanOptions
+from hlo2graph.options import (
+    BACKENDS,
+    MATMUL_PRECISIONS,
+    POINTERS,
+    REFERENCES,
+    TEMPORARIES,
+    PlanOptions,
+)
 
 MOST_THREADS = 1024  # more than that the system may refuse, and no program is as wide
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +43,8 @@ class RunOptions(TypedDict):
     cold_l2: bool
     unroll_loops: str
     pointers: str
+    capture: str
+    temporaries: str
     profile: str | None
     trace: str | None
 
@@ -67,6 +76,23 @@ pointers_option = click.option(
     show_default=True,
     help="On cuda, what a call does for device arrays that lie elsewhere than at the one "
     "before; `run` checks it with arrays that move.",
+)
+capture_option = click.option(
+    "--capture",
+    metavar="POLICY",
+    default="all",
+    show_default=True,
+    help="On cuda, which thunks graphs hold: all; temps, those that touch nothing that a caller "
+    "may move; loops:N, loops of a known trip count over N; KIND,... or -KIND,... (while, library, "
+    "...). min:N asks for graphs of N thunks at least. The others are enqueued one by one.",
+)
+temporaries_option = click.option(
+    "--temporaries",
+    type=click.Choice(TEMPORARIES),
+    default="persistent",
+    show_default=True,
+    help="On cuda, where temporaries live: in an arena of their own, in memory that the graph "
+    "allocates and frees, or in one arena for all executables that say so.",
 )
 
 _OPTIONS = (
@@ -160,6 +186,8 @@ _OPTIONS = (
     elided_option,
     unroll_loops_option,
     pointers_option,
+    capture_option,
+    temporaries_option,
     click.option(
         "--cold-l2", is_flag=True, help="On cuda, spoil the L2 cache before each measured run."
     ),

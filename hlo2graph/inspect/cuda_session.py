@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo2graph.backends.cuda.choices import Choices
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.hlo import Module
 from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.captured import Captured
 from hlo2graph.inspect.cuda_runner import CudaRunner
 from hlo2graph.inspect.device_check import check_device, poisoned_run
 from hlo2graph.inspect.figures import plural
@@ -39,6 +41,7 @@ def run_cuda_session(
     results, checks = _results(executable, args, wishes, module)
     named = zip(plan.outputs, results, strict=True)
     stats, timings = plan_stats(plan), _timings(executable, args, wishes)
+    captured = Captured.of(plan, executable.choices.capture)
     built = sum(seconds for name, seconds in executable.stages if name in GRAPH_STAGES)
     report = RunReport(
         plan=plan,
@@ -52,6 +55,7 @@ def run_cuda_session(
         timings=timings,
         settings=(
             *settings,
+            *_chosen(executable.choices),
             *(("matmul tf32",) if executable.tf32 else ()),
             *(("cold L2",) if wishes.cold_l2 and timings else ()),
         ),
@@ -60,8 +64,20 @@ def run_cuda_session(
             *(f"{note[0].upper()}{note[1:]}." for note in executable.notes),
         ),
         profile=profile(executable, args) if wishes.profile else None,
+        memory=executable.memory,
+        captured=captured if captured.alone else None,
     )
     return report, results
+
+
+def _chosen(choices: Choices) -> tuple[str, ...]:
+    """Return the choices about graphs that are not the default ones."""
+    usual = Choices()
+    return tuple(
+        f"{name} {getattr(choices, name)}"
+        for name in ("capture", "temporaries")
+        if getattr(choices, name) != getattr(usual, name)
+    )
 
 
 def _stages(executable: CudaExecutable) -> tuple[Stage, ...]:

@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from hlo2graph.inspect.figures import bytes_text, columns, plural, time_text
+from hlo2graph.inspect.held import memory_text
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.summary import Summary
 from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
@@ -16,6 +17,8 @@ from hlo2graph.program.plan import Bound, Plan
 from hlo2graph.program.stats import PlanStats
 
 if TYPE_CHECKING:
+    from hlo2graph.backends.cuda.held import Memory
+    from hlo2graph.inspect.captured import Captured
     from hlo2graph.inspect.profile import Profile
 
 SHOWN = 12  # result leaves, or input leaves, that are listed one by one
@@ -37,6 +40,7 @@ class RunReport:
     machine: what it ran on, in words. settings: what else decided the figures (`matmul tf32`).
     seed: of random inputs; None where all were given. verdict: sentences, of the backend's own
     making where `timings` are not the host's. profile: when each node ran, if that was asked for.
+    memory: what it holds of its GPU's. captured: how it is parted, where it is not one graph.
     """
 
     plan: Plan
@@ -51,6 +55,8 @@ class RunReport:
     settings: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
     profile: Profile | None = None
+    memory: Memory | None = None
+    captured: Captured | None = None
 
     @property
     def ok(self) -> bool:
@@ -76,6 +82,8 @@ def report_text(report: RunReport) -> str:
             *_labelled("results", _results(report.results)),
             *_labelled("check", _checks(report.checks)),
             *_labelled("plan", _plan(report)),
+            *_labelled("graphs", report.captured.summary() if report.captured else []),
+            *_labelled("memory", [memory_text(report.memory)] if report.memory else []),
             *_labelled("built", _stages(report.stages)),
         ],
     ]

@@ -20,6 +20,11 @@ of the strings "NaN", "Infinity", "-Infinity":
                "spread", "percentiles": {"50": seconds}, "enqueue", "device",
                "ratio": {"value", "low", "high"}}]}; ratio is to the first mode, paired by round
     verdict   [string]
+    memory    null, or bytes on the GPU: {"instances", "parameters", "constants", "results",
+               "temporaries", "graphs" (a count), "driver" (taken for these), "shared",
+               "sharers": [string], "in_graphs", "total"}
+    captured  null where all is one graph, or {"graphs": [{"where", "thunks": [string]}],
+               "alone": [{"where", "name", "kind", "why"}]}
     profile   null, or {"how", "span", "overlap", "nodes": [{"name", "launches", "each", "total"}]}
 """
 
@@ -30,6 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hlo2graph.hlo import Shape
 from hlo2graph.inspect.compare import Comparison
+from hlo2graph.inspect.held import memory_json
 from hlo2graph.inspect.report import RunReport
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.summary import Summary
@@ -72,6 +78,8 @@ def report_json(report: RunReport) -> Json:
         "stages": [{"name": s.name, "seconds": s.seconds} for s in report.stages],
         "timing": None if report.timings is None else _timing(report.timings),
         "verdict": list(report.sentences),
+        "memory": None if report.memory is None else memory_json(report.memory),
+        "captured": None if report.captured is None else report.captured.json(),
         "profile": None if report.profile is None else _profile(report.profile),
     }
 

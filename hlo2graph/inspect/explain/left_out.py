@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.errors import UnsupportedError
+from hlo2graph.inspect.captured import Captured
 from hlo2graph.inspect.explain.answers import Answer, answer_json
 from hlo2graph.inspect.figures import plural
 from hlo2graph.program.plan import Plan
@@ -13,19 +14,29 @@ from hlo2graph.program.thunks import Slice, Thunk
 from hlo2graph.program.uses import walk, writes
 
 
-def explain_left_out(plan: Plan) -> Answer:
-    """Say what keeps the plan out of a graph, and which thunks need no node."""
+def explain_left_out(plan: Plan, capture: str = "all") -> Answer:
+    """Say what keeps the plan out of a graph, and which thunks need no node.
+
+    Where `capture` leaves thunks out, list these among the graphs. Raises InputError for a policy
+    that is none.
+    """
+    captured = Captured.of(plan, capture)
     refused = _refused(plan)
     empty = list(_empty(plan))
     total = sum(1 for _ in walk(plan.body))
     if refused:
         head = f"{plan.name} cannot run on cuda, so nothing of it is in a graph:"
+    elif captured.alone:
+        head = f"{plan.name}, {plural(total, 'thunk')}: {captured.head}"
     else:
         head = f"{plan.name}: all of {plural(total, 'thunk')} in one graph"
     lines = [head, *(f"  {line}" for line in refused)]
+    if captured.alone and not refused:
+        lines += [f"  {line}" for line in captured.lines()]
     lines += [f"  {thunk.name} has no node: it writes no byte" for thunk in empty]
     names = [thunk.name for thunk in empty]
-    found = answer_json(plan, "why-not-graph", refused=refused, without_node=names)
+    parted = captured.json()
+    found = answer_json(plan, "why-not-graph", refused=refused, without_node=names, **parted)
     return Answer(tuple(lines), found)
 
 
