@@ -19,6 +19,7 @@ from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_
 from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
 from hlo2graph.ops.device_shaping import same_index
 from hlo2graph.ops.expect import host_arrays, refuse, require
+from hlo2graph.ops.sort_runs import SORT_RUNS, infer_runs, sort_runs, why_not_runs
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
 
@@ -76,26 +77,38 @@ TARGETS = {
 }
 
 
-def _infer(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+def _infer(
+    instr: Instruction, operands: Sequence[AnyShape], computations: Computations
+) -> AnyShape:
     require(instr, "custom_call_target" in instr.attrs, "needs the attribute custom_call_target")
+    if target_of(instr) == SORT_RUNS:
+        return infer_runs(instr, operands, computations)
     target = TARGETS.get(target_of(instr))
     if target is not None and target.why_not(instr) is None:
         target.check(instr, operands)
     return instr.shape
 
 
-def _run(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+def _run(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
+    if target_of(instr) == SORT_RUNS:
+        return sort_runs(instr, operands, evaluate)
     return TARGETS[target_of(instr)].host(instr, operands)
 
 
 def _why_not(instr: Instruction) -> str | None:
+    if target_of(instr) == SORT_RUNS:
+        return why_not_runs(instr)
     target = TARGETS.get(target_of(instr))
     return target.why_not(instr) if target else f'no rule for "{target_of(instr)}"'
 
 
 def _device(instr: Instruction) -> DeviceChoice:
     reason = _why_not(instr)
-    return NoDevice(reason) if reason else TARGETS[target_of(instr)].device(instr)
+    if reason:
+        return NoDevice(reason)
+    if target_of(instr) == SORT_RUNS:
+        return OwnKernel("sort-runs")
+    return TARGETS[target_of(instr)].device(instr)
 
 
 def less_workspace(instr: Instruction) -> Instruction:

@@ -61,20 +61,26 @@ def _sort(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator
     arrays = host_arrays(operands)
     axis = dimension(instr, "dimensions", arrays[0].ndim)
     name = str(instr.attrs["to_apply"])
+    return as_result(instr, sorted_arrays(arrays, axis, evaluate, name))
+
+
+def sorted_arrays(
+    arrays: Sequence[Array], axis: int, evaluate: Evaluator, name: str
+) -> Sequence[Array]:
+    """Return the arrays sorted along `axis` as the comparator `name` says."""
     moved = [np.moveaxis(a, axis, -1) for a in arrays]
     length = moved[0].shape[-1]
     if length < 2 or not arrays[0].size:
-        return as_result(instr, arrays)
+        return arrays
     rows = [m.reshape(-1, length) for m in moved]
     if is_elementwise_region(evaluate.computations, name):
         order = _order(rows, _comparator(rows, evaluate, name))
     else:
         order = _order_one_by_one(rows, evaluate, name)
-    results = [
+    return [
         np.moveaxis(np.take_along_axis(r, order, -1).reshape(m.shape), -1, axis)
         for r, m in zip(rows, moved, strict=True)
     ]
-    return as_result(instr, results)
 
 
 def _comparator(rows: Sequence[Array], evaluate: Evaluator, name: str) -> Less:
@@ -212,16 +218,17 @@ def _topk(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Ho
     return top_k(array, integer(instr, "k"), cast("bool", instr.attrs.get("largest", True)))
 
 
+SORT = OpSpec(
+    "sort",
+    (1, None),
+    _infer_sort,
+    _sort,
+    frozenset({"dimensions", "to_apply", "is_stable"}),
+    required=frozenset({"dimensions", "to_apply"}),
+    device=OwnKernel("sort"),
+)
 SORTING = (
-    OpSpec(
-        "sort",
-        (1, None),
-        _infer_sort,
-        _sort,
-        frozenset({"dimensions", "to_apply", "is_stable"}),
-        required=frozenset({"dimensions", "to_apply"}),
-        device=OwnKernel("sort"),
-    ),
+    SORT,
     OpSpec(
         "topk",
         1,

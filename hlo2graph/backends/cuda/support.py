@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 
 from hlo2graph.backends.cuda.element import STRUCTURE
-from hlo2graph.backends.cuda.forms.sort import too_wide
 from hlo2graph.backends.support import check_computations
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import NoDevice, OwnKernel, device_of
 from hlo2graph.ops.evaluate import unsupported
 from hlo2graph.ops.region import SideBySide, own_root, region_of
+from hlo2graph.ops.sort_runs import too_wide
 from hlo2graph.program.plan import Plan
 
 EMITTED = STRUCTURE | {"after-all"}  # a token has no bytes
@@ -62,7 +62,7 @@ def device_reason(instr: Instruction, own: Instruction | None) -> str | None:
             return reason
         case OwnKernel(form) if instr is not own:
             return f"needs a kernel of its own, for {form}, and is in the middle of another"
-        case OwnKernel("sort") if too_wide(tuple(instr.shape.leaves())):
+        case OwnKernel("sort") if too_wide(instr.shape):
             return "sorts more operands than fit into shared memory"
         case _:
             return None

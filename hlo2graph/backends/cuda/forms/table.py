@@ -14,6 +14,7 @@ from hlo2graph.backends.cuda.forms.fft import fft_kernel, suits_lines
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.lapack import lapack_kernel
 from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
+from hlo2graph.backends.cuda.forms.runs import runs_kernel
 from hlo2graph.backends.cuda.forms.scan import scan_kernel, scanned_dim
 from hlo2graph.backends.cuda.forms.scatter import scatter_kernel
 from hlo2graph.backends.cuda.forms.solve import cholesky_kernel, solve_kernel
@@ -30,6 +31,7 @@ OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
         "lapack": lapack_kernel,
         "scatter": scatter_kernel,
         "sort": sort_kernel,
+        "sort-runs": runs_kernel,
         "topk": top_k_kernel,
         "triangular-solve": solve_kernel,
     }

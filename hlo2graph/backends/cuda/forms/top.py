@@ -10,9 +10,10 @@ from __future__ import annotations
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.sort import WIDEST, threads_for, window_size
+from hlo2graph.backends.cuda.forms.sort import threads_for
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.sort_runs import WIDEST, window_size
 
 POSITION_BYTES = 4
 RANK_THREADS = 256

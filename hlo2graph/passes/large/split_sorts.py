@@ -1,0 +1,152 @@
+"""Take long sorts apart into steps that many blocks do at once.
+
+In and out: a Module of the same meaning. Windows of a row, as many elements as a block holds, are
+sorted first; then neighbouring runs are merged until one is left. So that every block finds the
+same place for an element, the comparator must order all that it is given: where it compares floats
+by value, NaNs are made one number above all others. Without that HLO leaves open where they go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from hlo2graph.hlo import (
+    DTYPES,
+    Computation,
+    Instruction,
+    Literal,
+    Module,
+    Shape,
+    TupleShape,
+)
+from hlo2graph.ops.expect import in_total_order, integers
+from hlo2graph.ops.sort_runs import Runs, too_wide, window_for
+from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.names import Names
+from hlo2graph.passes.redraft import redraft
+
+_PRED = DTYPES["pred"]
+
+
+def split_sorts(module: Module) -> Module:
+    """Return `module` with long sorts taken apart."""
+    orders = _Orders(module.computations)
+
+    def rewrite(draft: Draft) -> Computation:
+        for instr in [i for i in draft.instructions.values() if i.opcode == "sort"]:
+            if _is_long(draft, instr):
+                _split(draft, instr, orders.total(str(instr.attrs["to_apply"])))
+        return draft.done()
+
+    made = redraft(module, "sort", rewrite)
+    if not orders.made:
+        return made
+    return replace(made, computations=orders.made | dict(made.computations))
+
+
+def _is_long(draft: Draft, instr: Instruction) -> bool:
+    (along,) = integers(instr, "dimensions")
+    first = draft.shape(instr.operands[0])
+    if not first.elements or not draft.is_pure(instr) or too_wide(instr.shape):
+        return False
+    settled = all(is_settled(draft.shape(o)) for o in instr.operands)
+    return settled and first.dims[along] > window_for(instr.shape, first.dims[along])
+
+
+def _split(draft: Draft, instr: Instruction, comparator: str) -> None:
+    """Put the steps into a sort's place."""
+    (along,) = integers(instr, "dimensions")
+    whole = draft.shape(instr.operands[0]).dims[along]
+    length = window_for(instr.shape, whole)
+    steps = [Runs(along, length, 1)]
+    while length < whole:
+        steps.append(Runs(along, 2 * length, length))
+        length *= 2
+    operands = instr.operands
+    for runs in steps[:-1]:
+        attrs = {**runs.attrs(), "to_apply": comparator}
+        name = draft.add(instr, "custom-call", instr.shape, operands, attrs)
+        operands = _leaves(draft, instr, name)
+    last = {**instr.attrs, **steps[-1].attrs(), "to_apply": comparator}
+    for name in ("dimensions", "is_stable"):
+        last.pop(name, None)
+    draft.become(instr.name, replace(instr, opcode="custom-call", operands=operands, attrs=last))
+
+
+def _leaves(draft: Draft, instr: Instruction, name: str) -> tuple[str, ...]:
+    """Return the arrays of a step's result."""
+    if not isinstance(instr.shape, TupleShape):
+        return (name,)
+    return tuple(
+        draft.add(instr, "get-tuple-element", part, (name,), {"index": number})
+        for number, part in enumerate(instr.shape.parts)
+    )
+
+
+class _Orders:
+    """Comparators that order NaNs too, by the names of those that do not say where they go."""
+
+    def __init__(self, computations: Mapping[str, Computation]) -> None:
+        self._computations = computations
+        self._names = Names(computations)
+        self._found: dict[str, str] = {}
+        self.made: dict[str, Computation] = {}
+
+    def total(self, name: str) -> str:
+        """Return the name of a comparator like `name`."""
+        if name not in self._found:
+            computation = self._computations[name]
+            if any(self._by_value(computation, i) for i in computation.instructions):
+                fresh = self._names.fresh(f"{name}.total")
+                self.made[fresh] = self._written(computation, fresh)
+                self._found[name] = fresh
+            else:
+                self._found[name] = name
+        return self._found[name]
+
+    def _by_value(self, computation: Computation, instr: Instruction) -> bool:
+        if instr.opcode != "compare":
+            return False
+        dtype = _scalar(computation, instr.operands[0]).dtype
+        return dtype.is_float and not in_total_order(instr, dtype)
+
+    def _written(self, computation: Computation, name: str) -> Computation:
+        """Return the comparator with each comparison by value as one in total order."""
+        names = Names(i.name for i in computation.instructions)
+        lines: list[Instruction] = []
+        for instr in computation.instructions:
+            if self._by_value(computation, instr):
+                shape = _scalar(computation, instr.operands[0])
+                keys = tuple(_key(o, shape, names, lines) for o in instr.operands)
+                attrs = {**instr.attrs, "type": "TOTALORDER"}
+                instr = replace(instr, operands=keys, attrs=attrs)
+            lines.append(instr)
+        return replace(computation, name=name, instructions=tuple(lines))
+
+
+def _scalar(computation: Computation, name: str) -> Shape:
+    shape = computation[name].shape
+    assert isinstance(shape, Shape)
+    return shape
+
+
+def _key(value: str, shape: Shape, names: Names, lines: list[Instruction]) -> str:
+    """Write a value with one zero and one NaN; return its name."""
+
+    def add(opcode: str, of: Shape, operands: tuple[str, ...], **more: object) -> str:
+        name = names.fresh(f"{value}.{opcode}")
+        lines.append(Instruction(name, opcode, of, operands, **more))  # type: ignore[arg-type]
+        return name
+
+    def constant(number: float) -> str:
+        array = np.asarray(number).astype(shape.dtype.numpy)
+        return add("constant", shape, (), payload=Literal(shape, array))
+
+    flag, zero = Shape(_PRED), constant(0.0)
+    is_zero = add("compare", flag, (value, zero), attrs={"direction": "EQ"})
+    merged = add("select", shape, (is_zero, zero, value))
+    is_nan = add("compare", flag, (value, value), attrs={"direction": "NE"})
+    return add("select", shape, (is_nan, constant(float("nan")), merged))

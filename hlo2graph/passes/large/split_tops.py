@@ -1,0 +1,179 @@
+"""Take top-k of long rows apart: the best of each part of a row, then the best of those.
+
+In and out: a Module of the same meaning. Parts stand in their order, and each gives equal elements
+in theirs, so that equal elements keep their order. What fills no part is a candidate as it is.
+Where k is more than a block keeps at hand, the row is sorted instead, which many blocks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from hlo2graph.hlo import DTYPES, Computation, Instruction, Module, Shape, TupleShape
+from hlo2graph.hlo.dtype import S32
+from hlo2graph.ops.custom_target import target_of
+from hlo2graph.ops.sort_runs import WIDEST
+from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.large.arrays import Arrays, resized
+from hlo2graph.passes.names import Names
+from hlo2graph.passes.redraft import redraft
+
+LONG = 4 * WIDEST  # elements of a row that a block looks through in about a launch's time
+PARTS = 256  # of all rows together, so that all of a device's multiprocessors have some
+MOST_KEPT = WIDEST // 2  # of k, that a block keeps at hand
+GAIN = 4  # times fewer candidates than elements, at least
+_TARGETS = frozenset({"TopK", "__gpu$TopK"})
+
+
+def split_tops(module: Module) -> Module:
+    """Return `module` with top-k of long rows taken apart."""
+    regions = _Regions(module.computations)
+
+    def rewrite(draft: Draft) -> Computation:
+        for instr in [i for i in draft.instructions.values() if _is_top(i)]:
+            source = draft.shape(instr.operands[0])
+            if draft.is_pure(instr) and is_settled(source):
+                _split(draft, instr, regions)
+        return draft.done()
+
+    made = redraft(redraft(module, "topk", rewrite), "custom-call", rewrite)
+    if not regions.made:
+        return made
+    return replace(made, computations=regions.made | dict(made.computations))
+
+
+def _is_top(instr: Instruction) -> bool:
+    return instr.opcode == "topk" or (
+        instr.opcode == "custom-call" and target_of(instr) in _TARGETS
+    )
+
+
+def _split(draft: Draft, instr: Instruction, regions: _Regions) -> None:
+    to, source = Arrays(draft, instr), draft.shape(instr.operands[0])
+    length, k = source.dims[-1] if source.dims else 0, next(instr.shape.leaves()).dims[-1]
+    if length <= LONG or not source.elements or not k:
+        return
+    largest = instr.attrs.get("largest", True) is True
+    if k > MOST_KEPT:
+        parts = _by_sort(to, source, k, regions.named(source, largest=largest))
+    else:
+        count = min(PARTS // prod(source.dims[:-1]), length // max(WIDEST, GAIN * k))
+        if count < 2:
+            return
+        parts = _by_parts(to, source, k, count, largest=largest)
+    attrs = {n: a for n, a in instr.attrs.items() if n in ("metadata", "control-predecessors")}
+    draft.become(instr.name, replace(instr, opcode="tuple", operands=parts, attrs=attrs))
+
+
+def _by_sort(to: Arrays, source: Shape, k: int, comparator: str) -> tuple[str, str]:
+    """Return the first k of all elements, sorted, and where they stood."""
+    last = source.rank - 1
+    places = replace(source, dtype=S32)
+    shape = TupleShape((source, places))
+    found = to.draft.add(
+        to.like,
+        "sort",
+        shape,
+        (to.like.operands[0], to.iota(places, last)),
+        {"dimensions": (last,), "is_stable": True, "to_apply": comparator},
+    )
+    arrays = _taken(to, found, shape)
+    values, places_ = (to.cut(a, last, 0, k) for a in arrays)
+    return _as_written(to, values, 0), _as_written(to, places_, 1)
+
+
+def _by_parts(to: Arrays, source: Shape, k: int, count: int, *, largest: bool) -> tuple[str, str]:
+    """Return the best of the best of each part, and where they stood."""
+    name, last = to.like.operands[0], source.rank - 1
+    size = source.dims[-1] // count
+    whole = to.parted(to.cut(name, last, 0, count * size), last, count)
+    values, places = _top(to, whole, k, largest=largest)
+    part = to.iota(to.shape(places), last)
+    starts = to.apply("multiply", part, to.like_filled(part, size))
+    places = to.apply("add", places, starts)
+    values, places = (to.merged(x, last) for x in (values, places))
+    if count * size < source.dims[-1]:
+        left = to.cut(name, last, count * size, source.dims[-1])
+        step = to.iota(replace(to.shape(left), dtype=S32), last)
+        step = to.apply("add", step, to.like_filled(step, count * size))
+        values, places = to.join((values, left), last), to.join((places, step), last)
+    best, at = _top(to, values, k, largest=largest)
+    return _as_written(to, best, 0), _as_written(to, _chosen(to, places, at), 1)
+
+
+def _top(to: Arrays, name: str, k: int, *, largest: bool) -> tuple[str, str]:
+    shape = resized(to.shape(name), to.shape(name).rank - 1, k)
+    whole = TupleShape((shape, replace(shape, dtype=S32)))
+    attrs = {"k": k, "largest": largest}
+    found = to.draft.add(to.like, "topk", whole, (name,), attrs)
+    values, places = _taken(to, found, whole)
+    return values, places
+
+
+def _taken(to: Arrays, whole: str, shape: TupleShape) -> list[str]:
+    return [
+        to.draft.add(to.like, "get-tuple-element", part, (whole,), {"index": number})
+        for number, part in enumerate(shape.parts)
+    ]
+
+
+def _chosen(to: Arrays, places: str, at: str) -> str:
+    """Return element `at` of the same row of `places`: rows are laid one behind the other."""
+    shape, rows = to.shape(at), to.shape(places)
+    count = rows.dims[-1]
+    step, stride = at, count
+    for dim in reversed(range(shape.rank - 1)):
+        row = to.iota(shape, dim)
+        step = to.apply("add", step, to.apply("multiply", row, to.like_filled(row, stride)))
+        stride *= shape.dims[dim]
+    flat = to.add("reshape", Shape(S32, (rows.elements,)), (places,))
+    return to.add(
+        "gather",
+        Shape(S32, shape.dims),
+        (flat, step),
+        offset_dims=(),
+        collapsed_slice_dims=(0,),
+        start_index_map=(0,),
+        index_vector_dim=shape.rank,
+        slice_sizes=(1,),
+    )
+
+
+def _as_written(to: Arrays, name: str, leaf: int) -> str:
+    """Return an array as the result has it, whose layout may be another."""
+    wanted = list(to.like.shape.leaves())[leaf]
+    if to.shape(name).minor_to_major == wanted.minor_to_major:
+        return name
+    return to.add("copy", wanted, (name,))
+
+
+class _Regions:
+    """Comparators of a value and a place by the value, the best first: one a type."""
+
+    def __init__(self, computations: Mapping[str, Computation]) -> None:
+        self._names = Names(computations)
+        self._found: dict[tuple[str, bool], str] = {}
+        self.made: dict[str, Computation] = {}
+
+    def named(self, source: Shape, *, largest: bool) -> str:
+        """Return the name of the comparator for values like those of `source`."""
+        key = source.dtype.name, largest
+        if key not in self._found:
+            name = self._names.fresh(f"{'largest' if largest else 'smallest'}_{source.dtype}")
+            self._found[key] = name
+            self.made[name] = _comparator(name, Shape(source.dtype), largest=largest)
+        return self._found[key]
+
+
+def _comparator(name: str, value: Shape, *, largest: bool) -> Computation:
+    types = (value, value, Shape(S32), Shape(S32))
+    lines = [
+        Instruction(n, "parameter", t, payload=k)
+        for k, (n, t) in enumerate(zip("abij", types, strict=True))
+    ]
+    order = {"type": "TOTALORDER"} if value.dtype.is_float else {}
+    attrs = {"direction": "GT" if largest else "LT", **order}
+    lines.append(Instruction("r", "compare", Shape(DTYPES["pred"]), ("a", "b"), attrs))
+    return Computation(name, tuple(lines), "r")

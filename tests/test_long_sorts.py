@@ -1,0 +1,178 @@
+"""Sorts and top-k of rows longer than a block's window, which many blocks do in steps."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from agreement import module, refused, scalar_region
+from needs import needs_gxx
+from rewriting import opcodes, rewritten
+
+import hlo2graph
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.errors import UnsupportedError
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.passes.large.split_sorts import split_sorts
+from hlo2graph.passes.large.split_tops import split_tops
+from tests.emulation import EmulatedExecutable, Kernels
+
+
+def comparator(dtype: str, direction: str, order: str = "") -> str:
+    return (
+        f"before {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) i = s32[] parameter(2) "
+        f"j = s32[] parameter(3) ROOT r = pred[] compare(a, b), direction={direction}{order} }}"
+    )
+
+
+BY_BOTH = """before {
+  a = s8[] parameter(0) b = s8[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
+  less = pred[] compare(a, b), direction=LT same = pred[] compare(a, b), direction=EQ
+  later = pred[] compare(i, j), direction=GT also = pred[] and(same, later)
+  ROOT r = pred[] or(less, also) }"""
+
+
+def pairs(dims: str, along: int, dtype: str, region: str) -> str:
+    both = f"({dtype}[{dims}], s32[{dims}])"
+    return module(
+        f"x = {dtype}[{dims}] parameter(0) i = s32[{dims}] iota(), iota_dimension={along} "
+        f"ROOT r = {both} sort(x, i), dimensions={{{along}}}, to_apply=before",
+        region,
+    )
+
+
+def top(dims: str, kept: str, k: int, dtype: str, largest: str = "true") -> str:
+    return module(
+        f"x = {dtype}[{dims}] parameter(0) "
+        f"ROOT r = ({dtype}[{kept}], s32[{kept}]) topk(x), k={k}, largest={largest}"
+    )
+
+
+TOTAL = ", type=TOTALORDER"
+SORTS = {
+    "alone": module(
+        "x = u16[9000] parameter(0) ROOT r = u16[9000] sort(x), dimensions={0}, to_apply=less",
+        "less { a = u16[] parameter(0) b = u16[] parameter(1) "
+        "ROOT r = pred[] compare(a, b), direction=LT }",
+    ),
+    "rows": pairs("3,5000", 1, "f32", comparator("f32", "GT", TOTAL)),
+    "columns": pairs("4097,2", 0, "s8", comparator("s8", "LT")),
+    "by-value": pairs("4100", 0, "f16", comparator("f16", "LT")),
+    "by-both": pairs("2,2049", 1, "s8", BY_BOTH),
+}
+TOPS = {
+    "few": top("20001", "5", 5, "f32"),
+    "rows": top("3,9000", "3,40", 40, "f32"),
+    "least": top("2,2,8200", "2,2,1", 1, "s8", "false"),
+    "many": top("9000", "3000", 3000, "f16"),
+    "most-kept": top("10000", "1024", 1024, "u8"),
+}
+PROGRAMS = {f"sort-{k}": v for k, v in SORTS.items()} | {f"top-{k}": v for k, v in TOPS.items()}
+
+
+@cache
+def emulated():
+    plans = {name: hlo2graph.plan(text, target="sm_90") for name, text in PROGRAMS.items()}
+    return plans, Kernels(list(plans.values()))
+
+
+def given_to(plan) -> list[np.ndarray]:
+    """Return random arguments with many equals; floats have zeros of both signs, the extremes."""
+    (array,) = random_inputs(plan.inputs, 0)
+    flat = array.reshape(-1)
+    flat[::7], flat[1::13] = 0, 1
+    if array.dtype.kind == "f":
+        flat[3::14], flat[5::500], flat[6::500] = -0.0, np.inf, -np.inf
+    return [array]
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_long_rows_are_as_the_host_has_them(name):
+    plans, kernels = emulated()
+    plan = plans[name]
+    assert len(plan.body.thunks) > 2
+    arguments = given_to(plan)
+    executable = EmulatedExecutable(plan, kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    backwards = executable(*arguments)
+    kernels.run_backwards(False)
+    assert same_bits(got, backwards), "a barrier is missing"
+    want = HostExecutable(hlo2graph.plan(PROGRAMS[name], target="host"))(*arguments)
+    assert same_bits(got, want)
+    assert same_bits(HostExecutable(plan)(*arguments), want)
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_no_element_is_lost_where_the_comparator_has_no_place_for_it():
+    plans, kernels = emulated()
+    plan = plans["sort-by-value"]
+    (array,) = given_to(plan)
+    array[::11], array[4::31] = np.nan, -np.nan
+    values, places = EmulatedExecutable(plan, kernels)(array)
+    assert sorted(places.tolist()) == list(range(array.size))
+    assert same_bits([values], [array[places]])
+    ordered = values[~np.isnan(values)]
+    assert (ordered[:-1] <= ordered[1:]).all()
+
+
+@pytest.mark.parametrize("name", SORTS)
+def test_sorts_become_steps(name):
+    parsed = hlo2graph.parse(SORTS[name])
+    made = rewritten(parsed, split_sorts)
+    assert set(opcodes(made.entry)) - {"iota"} == {"custom-call"}
+
+
+@pytest.mark.parametrize("name", TOPS)
+def test_tops_become_smaller_ones(name):
+    made = rewritten(hlo2graph.parse(TOPS[name]), split_tops)
+    ways = opcodes(made.entry)
+    assert ways.count("topk") == (0 if name == "many" else 2)
+    assert ways.count("sort") == (1 if name == "many" else 0)
+
+
+def test_short_rows_stay_as_they_are():
+    for text in (pairs("3,2048", 1, "s8", BY_BOTH), top("9,8192", "9,4", 4, "f32")):
+        parsed = hlo2graph.parse(text)
+        assert split_sorts(parsed) is parsed
+        assert split_tops(parsed) is parsed
+
+
+CALL = (
+    "x = f32[100] parameter(0) ROOT r = f32[100] custom-call(x), "
+    'custom_call_target="hlo2graph$sort_runs"'
+)
+LESS = (
+    "less { a = f32[] parameter(0) b = f32[] parameter(1) "
+    "ROOT r = pred[] compare(a, b), direction=LT }"
+)
+
+
+def runs(length: int, before: int, more: str = ", to_apply=less") -> str:
+    config = f'{{"sort_runs": {{"dimension": 0, "length": {length}, "sorted": {before}}}}}'
+    return module(
+        f"{CALL}, backend_config={config}{more}", LESS, scalar_region("sum", "add", "f32")
+    )
+
+
+def test_steps_are_checked():
+    refused(runs(64, 1, ""), "needs the attribute to_apply")
+    refused(runs(64, 1, ", to_apply=sum"), "must return pred")
+
+
+@pytest.mark.parametrize("text", [runs(64, 16), runs(48, 24), runs(4096, 1), module(CALL, LESS)])
+def test_steps_that_say_nothing_sensible_are_refused_by_name(text):
+    with pytest.raises(UnsupportedError, match=r"hlo2graph\$sort_runs|sort_runs|backend_config"):
+        hlo2graph.compile(text, backend="host")
+
+
+def test_a_step_sorts_each_run():
+    (got,) = HostExecutable(hlo2graph.plan(runs(64, 1), target="host"))(
+        np.arange(100, 0, -1, dtype=np.float32)
+    )
+    assert got.tolist() == [*range(37, 101), *range(1, 37)]
