@@ -5,6 +5,7 @@ Imports nothing heavy, so that the command line can name the choices without loa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import index
@@ -21,6 +22,17 @@ REFERENCES = ("host", "xla", "none")
 BACKENDS = ("auto", "host", "cuda")
 MATMUL_PRECISIONS = ("default", "high", "highest")
 POINTERS = ("auto", "copy", "update", "cache", "recapture", "table")
+BYTES = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")  # a number and its unit
 TEMPORARIES = ("persistent", "graph", "shared")
 
 
@@ -73,6 +85,14 @@ class Options:
     def fusion(self) -> str:
         """The fusion asked for, or what the target takes by itself."""
         return self.fuse or ("none" if self.machine == "host" else "default")
+
+
+def read_size(text: str) -> int:
+    """Return bytes: `4096`, `64KiB`, `1.5MB`. Raises ValueError where it is none."""
+    found = QUANTITY.fullmatch(text)
+    if not found or found[2].lower() not in BYTES:
+        raise ValueError(f"{text!r} is no size; write bytes, or a unit, as in 4096, 64KiB, 1.5MB")
+    return int(float(found[1]) * BYTES[found[2].lower()])
 
 
 def _is_count(given: object, least: int) -> bool:

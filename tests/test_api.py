@@ -28,7 +28,8 @@ ENTRY main {
 def test_names():
     errors = {"HloError", "BackendError"}
     made = {"parse", "plan", "compile", "save", "load"}
-    assert set(h2g.__all__) == made | {"__version__"} | errors
+    memory = {"graph_memory", "set_graph_budget"}
+    assert set(h2g.__all__) == made | memory | errors | {"__version__"}
     assert h2g.BackendError is BackendError
     assert set(h2g.__all__) <= set(dir(h2g))
     with pytest.raises(AttributeError, match="no attribute 'lower'"):

@@ -28,7 +28,7 @@ ROOMS["saved"] = {"atomic", "errors", "options", "hlo", "program", "backends", "
 ROOMS["pipeline"] = {*ROOMS["inspect"], "options"}
 ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "importers", "saved", "hlo2graph"}
 ROOMS["jax"] = {*ROOMS["pipeline"], "pipeline", "importers"}
-ROOMS["hlo2graph"] = {"errors", "pipeline", "saved"}
+ROOMS["hlo2graph"] = {"backends", "errors", "pipeline", "saved"}
 
 LIBRARIES = {
     "numpy": {

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from math import isnan
 from typing import Any
 
 import click
 
-BYTES = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-}
+from hlo2graph.options import QUANTITY, read_size
+
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
 
 
 class Number(click.FloatRange):
@@ -41,12 +31,10 @@ class Number(click.FloatRange):
 
 def size(text: str) -> int:
     """Return bytes: `4096`, `64KiB`, `1.5MB`."""
-    found = QUANTITY.fullmatch(text)
-    if not found or found[2].lower() not in BYTES:
-        raise click.BadParameter(
-            f"{text!r} is no size; write bytes, or a unit, as in 4096, 64KiB, 1.5MB"
-        )
-    return int(float(found[1]) * BYTES[found[2].lower()])
+    try:
+        return read_size(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def seconds(unit: str) -> Callable[[str], float]:

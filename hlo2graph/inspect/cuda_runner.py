@@ -87,14 +87,14 @@ class CudaRunner:
                 enqueue = graph.launch
                 if isinstance(graph, PartialGraph):
                     enqueue = partial(graph.launch, self._gate)
-        self._gate.close()
-        try:
-            self._start.record(self._stream.handle)
-            with self._executable.turn():
+        with self._executable.turn():  # from here on nobody may wait for the stream
+            self._gate.close()
+            try:
+                self._start.record(self._stream.handle)
                 enqueue()
-            self._end.record(self._stream.handle)
-        finally:
-            self._gate.open()
+                self._end.record(self._stream.handle)
+            finally:
+                self._gate.open()
         self._stream.synchronize("timing a run")
         return self._end.since(self._start)
 

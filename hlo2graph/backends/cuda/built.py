@@ -10,10 +10,11 @@ from weakref import WeakSet
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Binder, Stopwatch
+from hlo2graph.backends.cuda.budget import BUDGET, Holder, tick
 from hlo2graph.backends.cuda.driver import Bound, Device
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
-from hlo2graph.backends.cuda.memory import Stream, free_bytes
+from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.nodes import Node
 from hlo2graph.backends.cuda.partial.bind import Cut
 from hlo2graph.backends.cuda.ports import Placement, Port
@@ -72,8 +73,12 @@ class BuiltGraph:
         stream: Stream,
         placement: Placement,
         timed: Stopwatch | None = None,
+        holder: Holder | None = None,
     ) -> None:
         self._maker, self._home, self._stream = maker, home, stream
+        self.holder, self.size, self.used = holder, 0, 0
+        self.exec: GraphExec | None = None
+        self._launch: Bound | None = None
         self.refusals: list[str] = []  # why the graph was instantiated anew
         self._start(placement, timed or Stopwatch())
         maker.made.add(self)
@@ -82,18 +87,54 @@ class BuiltGraph:
         start = perf_counter()
         with timed("build"):
             builder, graph = self._maker.build(self._home, placement)
-        free = free_bytes()
-        with timed("instantiate"):
-            self.exec = GraphExec(graph, builder.places, self._maker.device)
-        with timed("upload"):
-            self.exec.upload(self._stream.handle)
-            self._stream.synchronize("putting the graph on the device")
+        with GraphOwner(graph) as owner:
+            made = self._instantiated(builder, graph, timed)
+            self.exec = made.own(owner)
         self.build_seconds = perf_counter() - start
-        self.driver_bytes = max(0, free - free_bytes())  # what the driver took for it
         self._take(builder, placement)
 
+    def _instantiated(self, builder: GraphBuilder, graph: Any, timed: Stopwatch) -> GraphExec:
+        """Instantiate a graph within the process's budget, and put it on the device."""
+
+        def make() -> GraphExec:
+            with timed("instantiate"):
+                made = GraphExec(graph, builder.places, self._maker.device)
+            with timed("upload"):
+                own = Stream()  # ours may be held back
+                made.upload(own.handle)
+                own.synchronize("putting the graph on the device")
+            return made
+
+        return BUDGET.instantiate(self, builder.nodes, make)
+
+    def drop(self) -> None:
+        """Let go of what is instantiated; who calls has waited for its last run."""
+        self.exec, self._launch = None, None
+        self._moves.clear()
+        self._launchers.clear()
+
+    @property
+    def ready(self) -> GraphExec:
+        """What is instantiated, built again if it was dropped."""
+        if self.exec is None:
+            assert self.placement is not None
+            self._start(self.placement, Stopwatch())
+            BUDGET.count_rebuilt()
+            assert self.exec is not None
+        return self.exec
+
+    @property
+    def graph(self) -> Any:
+        """The graph that is instantiated."""
+        return self.ready.graph
+
+    @property
+    def driver_bytes(self) -> int:
+        """What the driver took for it."""
+        return 0 if self.exec is None else self.size
+
     def _take(self, builder: GraphBuilder, placement: Placement) -> None:
-        self.graph = self.exec.graph
+        assert self.exec is not None
         self.nodes, self.edges, self.notes = builder.nodes, builder.edges, tuple(builder.notes)
         self.placement: Placement | None = placement
         self._at = builder.at
@@ -106,23 +147,29 @@ class BuiltGraph:
         self.matters = tuple(sorted(self._held))  # the ports that any node touches
         self._moves: dict[tuple[int, ...], list[tuple[Node, Callable[[], None]]]] = {}
         self._launchers: dict[int, Bound] = {}
-        self.launch = self.exec.launcher(self._stream)
+        self._launch = self.exec.launcher(self._stream)
+
+    def launch(self) -> None:
+        """Enqueue a run on its own stream."""
+        self.launch_on(self._stream)
 
     def launch_on(self, stream: Stream) -> None:
         """Enqueue a run on `stream`."""
-        if stream is self._stream:
-            self.launch()
+        made = self.exec or self.ready
+        self.used = tick()
+        if stream is self._stream and self._launch is not None:
+            self._launch()
             return
         handle = int(stream)
         if handle not in self._launchers:
             if len(self._launchers) >= MOST_LAUNCHERS:
                 self._launchers.clear()
-            self._launchers[handle] = self.exec.launcher(stream)
+            self._launchers[handle] = made.launcher(stream)
         self._launchers[handle]()
 
     def nodes_to_move(self, placement: Placement) -> int:
         """Return how many nodes hold an address that `placement` changes."""
-        return len(self._moved(self._changed(placement)))
+        return len(self._touched(self._changed(placement)))
 
     def move(self, placement: Placement) -> int:
         """Let the ports lie at `placement` from the next run on; return how many nodes changed.
@@ -131,7 +178,7 @@ class BuiltGraph:
         """
         if placement == self.placement:
             return 0
-        if self.placement is None:  # an earlier move failed midway
+        if self.placement is None or self.exec is None:  # an earlier move failed; it was dropped
             self._start(placement, Stopwatch())
             return self.nodes
         moves = self._moved(self._changed(placement))
@@ -157,7 +204,7 @@ class BuiltGraph:
         Where the driver refuses, the new graph is instantiated instead; so is one that allocates
         memory, which cannot be updated.
         """
-        if self._maker.inside is not None:
+        if self._maker.inside is not None or self.exec is None:
             self._start(placement, Stopwatch())
             return
         builder, graph = self._maker.build(self._home, placement)
@@ -166,7 +213,7 @@ class BuiltGraph:
             if refused := self.exec.update(graph, builder.places):
                 self.placement = held
                 self.refusals.append(f"cuGraphExecUpdate: {refused}")
-                self.exec = GraphExec(owner.release(), builder.places, self._maker.device)
+                self.exec = self._instantiated(builder, graph, Stopwatch()).own(owner)
                 self._take(builder, placement)
         self.placement = placement
 
@@ -181,7 +228,9 @@ class BuiltGraph:
         if changed not in self._moves:
             if len(self._moves) >= MOST_PATTERNS:
                 self._moves.clear()
-            found = {id(n): n for port in changed for n in self._held.get(port, ())}
-            handle = self.exec.handle
-            self._moves[changed] = [(node, node.setter(handle)) for node in found.values()]
+            handle, found = self.ready.handle, self._touched(changed)
+            self._moves[changed] = [(node, node.setter(handle)) for node in found]
         return self._moves[changed]
+
+    def _touched(self, changed: tuple[int, ...]) -> tuple[Node, ...]:
+        return tuple({id(n): n for port in changed for n in self._held.get(port, ())}.values())

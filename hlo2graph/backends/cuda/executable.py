@@ -271,7 +271,7 @@ class CudaExecutable:
             self._loaded.share.poison(self.stream)
 
     def turn(self) -> AbstractContextManager[None]:
-        """Let no other executable use a shared arena while something is enqueued on `stream`."""
+        """Let nobody else call while something is enqueued on `stream`; see Instance.turn."""
         return self._first.turn()
 
     def execute(self, mode: str) -> None:
@@ -320,7 +320,8 @@ class CudaExecutable:
         """The same nodes in program order, as a graph."""
         maker = replace(self._loaded.maker, script=None, chain=True)
         home = self._first.home
-        return BuiltGraph(maker, self.buffers.addresses, self.stream, home)
+        holder = self._first.holder
+        return BuiltGraph(maker, self.buffers.addresses, self.stream, home, holder=holder)
 
     # ---- inside ------------------------------------------------------------------------------
 

@@ -31,12 +31,13 @@ class GraphOwner:
 
 
 class GraphExec:
-    """An instantiated graph, destroyed with the object."""
+    """An instantiated graph, destroyed with the object; so is `graph`, where that is given."""
 
     __slots__ = ("graph", "handle")
 
     def __init__(self, graph: Any, places: dict[int, str], device: Device) -> None:
-        self.graph = graph
+        """Instantiate `graph`, which stays the caller's."""
+        self.graph: Any = None
         self.handle: Any = None
         params = cuda.CUDA_GRAPH_INSTANTIATE_PARAMS()
         params.flags = int(
@@ -53,6 +54,11 @@ class GraphExec:
             doing = f"{reason} at {culprit}"
             raise BackendError(explain("cuGraphInstantiateWithParams", status, doing))
         self.handle = handle
+
+    def own(self, owner: GraphOwner) -> GraphExec:
+        """Take over the graph that it was made of; return itself."""
+        self.graph = owner.release()
+        return self
 
     def upload(self, stream: Any) -> None:
         """Put the graph on the device ahead of its first launch."""
@@ -85,4 +91,5 @@ class GraphExec:
         if cuda is not None:
             if self.handle is not None:
                 cuda.cuGraphExecDestroy(self.handle)
-            cuda.cuGraphDestroy(self.graph)
+            if self.graph is not None:
+                cuda.cuGraphDestroy(self.graph)

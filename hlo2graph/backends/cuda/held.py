@@ -51,7 +51,7 @@ def memory_of(loaded: Loaded, instances: int) -> Memory:
         found[AllocationKind.CONSTANT],
         found[AllocationKind.LIVE_OUT],
         found[AllocationKind.TEMP],
-        len(made),
+        sum(graph.exec is not None for graph in made),
         sum(graph.driver_bytes for graph in made),
         0 if share is None else share.arena.size,
         () if share is None else tuple(sorted(s.name for s in share.arena.sharers)),

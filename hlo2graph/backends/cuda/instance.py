@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from sys import getrefcount
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Stopwatch
+from hlo2graph.backends.cuda.budget import Holder
 from hlo2graph.backends.cuda.copier import Copier
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.launchable import Launchable
@@ -54,15 +55,18 @@ class Instance:
         self._router = Router(plan, loaded.ports, self.memory.addresses)
         self._routes: OrderedDict[Brought, Route] = OrderedDict()
         self._copier = Copier(loaded.move, device.multiprocessors)
-        build = partial(built, loaded.maker, self.memory.addresses, stream)
+        self._ran = Event()  # marks the last call where it was on another stream than our own
+        self.holder = Holder(plan.name, self.lock, partial(_wait_for_runs, stream, self._ran))
+        build = partial(built, loaded.maker, self.memory.addresses, stream, holder=self.holder)
         home = self._router.home
         self.graph = build(home, timed)
-        with_table = partial(_built_with_table, loaded, self.memory.addresses, stream, home)
+        with_table = partial(
+            _built_with_table, loaded, self.memory.addresses, stream, home, self.holder
+        )
         self.strategy = loaded.strategy(
             Site(loaded.ports, home, self.graph, build, with_table, self._copier)
         )
         self._last = stream
-        self._ran = Event()  # marks the last call where it was on another stream than our own
         self._kept = KeptAlive()
         self._results: tuple[DeviceArray, ...] = ()
         self._results_on: Stream | None = None
@@ -158,10 +162,15 @@ class Instance:
             self.graph.move(self._router.home)
             self.graph.launch()
 
-    def turn(self) -> AbstractContextManager[None]:
-        """Let no other executable use a shared arena while something is enqueued on our stream."""
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let nobody else call while something is enqueued on our stream, nor drop our graphs.
+
+        Nor does another executable use a shared arena.
+        """
         share = self._loaded.share
-        return nullcontext() if share is None else share.turn(self.stream)
+        with self.lock, nullcontext() if share is None else share.turn(self.stream):
+            yield
 
     def fill(
         self,
@@ -312,9 +321,20 @@ class KeptAlive:
 
 
 def _built_with_table(
-    loaded: Loaded, at: Addresses, stream: Stream, home: Placement, table: int
+    loaded: Loaded,
+    at: Addresses,
+    stream: Stream,
+    home: Placement,
+    holder: Holder,
+    table: int,
 ) -> Launchable:
-    return built(loaded.with_table(), Addresses((*at.bases, table)), stream, home)
+    with_table = Addresses((*at.bases, table))
+    return built(loaded.with_table(), with_table, stream, home, holder=holder)
+
+
+def _wait_for_runs(stream: Stream, ran: Event) -> None:
+    stream.synchronize("waiting for a graph that is to be dropped")
+    ran.synchronize()
 
 
 def _wait(stream: Stream, ran: Event, kept: KeptAlive) -> None:

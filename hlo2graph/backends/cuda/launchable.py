@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from hlo2graph.backends.cuda.budget import Holder
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.ports import Placement
 
@@ -35,6 +36,11 @@ class Launchable(Protocol):
     @property
     def build_seconds(self) -> float:
         """What building it took."""
+        ...
+
+    @property
+    def holder(self) -> Holder | None:
+        """Whose calls launch it."""
         ...
 
     @property

@@ -18,7 +18,7 @@ from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels, pla
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.graph import GraphBuilder
-from hlo2graph.backends.cuda.graph_exec import GraphExec
+from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.backends.cuda.source import KernelSource
@@ -48,7 +48,8 @@ class StampedGraph:
         nothing = self._functions[builtin.NOTHING]
         builder = GraphBuilder(device, nothing, executable.addresses)
         graph = builder.build(binder.bind(executable.graph_body))
-        self._exec = GraphExec(graph, builder.places, device)
+        with GraphOwner(graph) as owner:
+            self._exec = GraphExec(graph, builder.places, device).own(owner)
         self._launch = self._exec.launcher(executable.stream)
 
     def run(self) -> tuple[NodeTimes, ...]:

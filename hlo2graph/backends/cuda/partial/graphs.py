@@ -9,6 +9,7 @@ from typing import assert_never
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Stopwatch
+from hlo2graph.backends.cuda.budget import Holder
 from hlo2graph.backends.cuda.built import BuiltGraph, GraphMaker
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.ports import Placement
@@ -42,8 +43,10 @@ class PartialGraph:
         stream: Stream,
         placement: Placement,
         timed: Stopwatch | None = None,
+        holder: Holder | None = None,
     ) -> None:
         assert maker.script is not None
+        self.holder = holder
         self._maker, self._stream = maker, stream
         self._script = maker.script
         each, bases = Stopwatch(), list(home.bases)
@@ -55,7 +58,7 @@ class PartialGraph:
             step.number: BuiltGraph(
                 replace(maker, steps=step.sequence, script=None, inside=None),
                 Addresses(tuple(bases)),
-                *(stream, placement, each),
+                *(stream, placement, each, holder),
             )
             for step in graph_steps(maker.script)
         }
@@ -185,8 +188,9 @@ def built(
     stream: Stream,
     placement: Placement,
     timed: Stopwatch | None = None,
+    holder: Holder | None = None,
 ) -> BuiltGraph | PartialGraph:
-    """Instantiate what `maker` makes: one graph, or a script."""
+    """Instantiate what `maker` makes: one graph, or a script; `holder` is whose calls launch it."""
     make: Callable[..., BuiltGraph | PartialGraph]
     make = BuiltGraph if maker.script is None else PartialGraph
-    return make(maker, home, stream, placement, timed)
+    return make(maker, home, stream, placement, timed, holder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+from hlo2graph.backends.cuda.budget import BUDGET
 from hlo2graph.backends.cuda.driver import is_out_of_memory
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
@@ -67,7 +68,12 @@ class Cache:
 
 
 def build_if_room(site: Site, placement: Placement) -> Launchable | None:
-    """Return a graph for `placement`, or None where the GPU has no memory for another one."""
+    """Return a graph for `placement`, or None where there is no room for another one.
+
+    Neither the GPU nor the process's budget may have any.
+    """
+    if not BUDGET.has_room(site.graph.nodes, site.graph.holder):
+        return None
     try:
         return site.build(placement)
     except BackendError as error:

@@ -41,4 +41,4 @@ def _instantiated(fill: Callable[[Any], None], device: Device) -> GraphExec:
     graph = call(cuda.cuGraphCreate, 0)
     with GraphOwner(graph) as owner:
         fill(graph)
-        return GraphExec(owner.release(), {}, device)
+        return GraphExec(graph, {}, device).own(owner)
