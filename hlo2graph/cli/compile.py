@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -12,14 +12,17 @@ from hlo2graph.cli.options import file_argument, planning_options
 from hlo2graph.cli.programs import module_of, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.cli.run_options import (
+    capture_option,
     elided_option,
     matmul_precision_option,
     pointers_option,
+    temporaries_option,
     unroll_loops_option,
 )
 from hlo2graph.options import PlanOptions
 
 if TYPE_CHECKING:
+    from hlo2graph.backends.cuda.choices import CudaOptions
     from hlo2graph.program.plan import Plan
 
 
@@ -55,15 +58,15 @@ def _arches(_: click.Context, __: click.Parameter, text: str | None) -> tuple[st
 @elided_option
 @unroll_loops_option
 @pointers_option
+@capture_option
+@temporaries_option
 def command(
     file: str,
     output: str,
     arches: tuple[str, ...],
     planning: PlanOptions,
-    matmul_precision: str,
     elided: str | None,
-    unroll_loops: str,
-    pointers: str,
+    **choices: Unpack[CudaOptions],
 ) -> None:
     """Compile FILE to one file that any command takes in its place.
 
@@ -97,9 +100,7 @@ def command(
             output,
             module=None if elided else module,
             arches=wanted,
-            matmul_precision=matmul_precision,
-            unroll_loops=unroll_loops,
-            pointers=pointers,
+            **choices,
         )
     click.echo(_summary(output, plan, wanted))
 
