@@ -259,6 +259,7 @@ def test_a_run_says_how_it_is_parted_and_what_it_holds(fake):
     assert "capture -while,min:1 · temporaries shared" in text
     assert "  is a while" not in text
     assert " is a while\n" in text
+    assert "graphs, the other thunks one by one" in text
     assert "shared by loop" in text
     document = report_json(report)
     assert document["captured"]["alone"][0]["why"] == "is a while"

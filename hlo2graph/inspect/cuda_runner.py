@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.memory import DeviceMemory, Event
@@ -42,7 +43,7 @@ class CudaRunner:
         self.modes = (
             Mode(SERIAL, "each thunk enqueued in program order"),
             Mode(CHAIN, f"a graph in program order, {plural(executable.chain.nodes, 'node')}"),
-            Mode(GRAPH, f"a graph along the DAG, {plural(executable.graph.edges, 'edge')}"),
+            Mode(GRAPH, _how(executable.graph)),
         )
 
     def prepare(self, mode: Mode) -> None:  # noqa: ARG002  # all modes start alike
@@ -97,6 +98,12 @@ class CudaRunner:
                 self._gate.open()
         self._stream.synchronize("timing a run")
         return self._end.since(self._start)
+
+
+def _how(graph: BuiltGraph | PartialGraph) -> str:
+    if isinstance(graph, PartialGraph):
+        return f"{plural(len(graph.graphs), 'graph')}, the other thunks one by one"
+    return f"a graph along the DAG, {plural(graph.edges, 'edge')}"
 
 
 def _saved(executable: CudaExecutable, position: int) -> tuple[int, DeviceMemory, int]:

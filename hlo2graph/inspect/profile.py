@@ -70,11 +70,12 @@ def profile(executable: CudaExecutable, args: Sequence[object]) -> Profile:
     from hlo2graph.backends.cuda.stamps import StampedGraph
 
     graph = StampedGraph(executable)
+    whole = "; all thunks in one graph" if not executable.cutter.holds_all() else ""
     runs = []
     for _ in range(RUNS + 1):
         executable.write_inputs(args)
         nodes = graph.run()
-        runs.append(Profile(nodes, _span(nodes), BY_KERNELS, executable.graph_body))
+        runs.append(Profile(nodes, _span(nodes), BY_KERNELS + whole, executable.graph_body))
     return _median(runs)
 
 
