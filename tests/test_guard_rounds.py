@@ -12,12 +12,8 @@ from hlo2graph.hlo import Computation, Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.inline_calls import inline_calls
-from hlo2graph.passes.loops.guard_rounds import (
-    LIGHT_ROUNDS,
-    MOST_ELEMENTS,
-    MOST_ROUNDS,
-    guard_rounds,
-)
+from hlo2graph.passes.loops.guard_rounds import LIGHT_ROUNDS, MOST_ROUNDS, guard_rounds
+from hlo2graph.passes.loops.small import MOST_ELEMENTS
 from hlo2graph.pipeline import PASSES
 from hlo2graph.program.thunks import While
 

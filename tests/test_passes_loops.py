@@ -20,6 +20,8 @@ from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.loops import choose_results
+from hlo2graph.passes.loops.choose_results import MOST_KERNELS
 from hlo2graph.passes.loops.double_rounds import double_rounds
 from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
@@ -337,7 +339,8 @@ def test_barriers_with_control_dependencies_stay():
     assert opcodes(drop_barriers(module).entry) == ["negate", "opt-barrier", "abs"]
 
 
-def test_branches_give_only_what_is_read():
+def test_branches_give_only_what_is_read(monkeypatch):
+    monkeypatch.setattr(choose_results, "MOST_KERNELS", 0)
     branches = """first {
       x = f32[4] parameter(0)
       a = f32[4] negate(x)
@@ -395,18 +398,30 @@ def test_branches_that_give_much_are_chosen_between(size):
     assert ("conditional" in opcodes(made.entry)) is (size > 1 << 14)
 
 
-def test_branches_with_products_are_chosen_between():
-    product = "x = f32[4,4] parameter(0) ROOT d = f32[4,4] dot(x, x), lhs_contracting_dims={1}, "
-    product += "rhs_contracting_dims={0}"
-    other = "x = f32[4,4] parameter(0) ROOT n = f32[4,4] negate(x)"
-    body = """p = f32[4,4] parameter(0)
+@pytest.mark.parametrize(
+    ("products", "size", "stays"),
+    [(1, 4, False), (MOST_KERNELS, 4, False), (MOST_KERNELS + 1, 4, True), (1, 129, True)],
+)
+def test_branches_with_few_small_products_are_all_computed(products, size, stays):
+    shape, dims = f"f32[{size},{size}]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    steps = [f"d{k} = {shape} dot(d{k - 1}, d{k - 1}), {dims}" for k in range(1, products)]
+    lines = [f"d0 = {shape} dot(x, x), {dims}", *steps]
+    body = f"""p = {shape} parameter(0)
     i = s32[] parameter(1)
-    r = f32[4,4] conditional(i, p, p), branch_computations={first, second}"""
-    text = f"first {{ {product} }}\nsecond {{ {other} }}\n"
-    assert opcodes(rewritten(module_of(body, text), *PASSES).entry) == ["conditional"]
+    r = {shape} conditional(i, p, p), branch_computations={{first, second}}"""
+    text = f"""first {{ x = {shape} parameter(0)
+    {chr(10).join(lines)}
+    ROOT n = {shape} negate(d{products - 1}) }}
+    second {{ x = {shape} parameter(0)
+    ROOT n = {shape} negate(x) }}
+    """
+    module = module_of(body, text)
+    made = rewritten(module, *PASSES, arguments=whole_arguments(module))
+    assert ("conditional" in opcodes(made.entry)) is stays
 
 
-def test_branches_whose_whole_result_is_read_stay():
+def test_branches_whose_whole_result_is_read_stay(monkeypatch):
+    monkeypatch.setattr(choose_results, "MOST_KERNELS", 0)
     branches = """first {
       x = f32[4] parameter(0)
       z = f32[] constant(0)

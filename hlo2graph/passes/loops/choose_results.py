@@ -1,8 +1,11 @@
 """Conditionals whose branches do little: all are computed, and the results chosen among.
 
-A conditional is a place where a device has to wait for the choice. Branches of at most
-MOST_INSTRUCTIONS together, each of which fuses with the others, that give at most MOST_ELEMENTS,
-take less time than that, and leave nothing that fusion cannot pass through.
+A conditional is a place where a device has to wait for the choice. That takes longer than branches
+of at most MOST_INSTRUCTIONS together, which give at most MOST_ELEMENTS, where they are
+
+- light (see light): each instruction fuses with the others, so nothing is left in fusion's way;
+- or small (see small), with at most MOST_KERNELS that are not light in each branch: they run side
+  by side, and the choice among their results is one kernel more.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import numpy as np
 
 from hlo2graph.hlo import DTYPES, Computation, Instruction, Shape, TupleShape
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.loops.light import light_work
+from hlo2graph.passes.loops.light import heavy_work, light_work, work_of
+from hlo2graph.passes.loops.small import is_small
 from hlo2graph.passes.rules.values import add_filled, made
 
 MOST_INSTRUCTIONS = 64
 MOST_ELEMENTS = 1 << 14
+MOST_KERNELS = 4
 
 _PRED, _S32 = Shape(DTYPES["pred"]), Shape(DTYPES["s32"])
 
@@ -66,9 +71,12 @@ def _is_little(
 ) -> bool:
     if len(names) < 2 or sum(a.elements for a in arrays) > MOST_ELEMENTS:
         return False
-    work = [light_work(computations[name]) for name in names]
-    known = [w for w in work if w is not None]
-    return len(known) == len(work) and sum(known) <= MOST_INSTRUCTIONS
+    branches = [computations[name] for name in names]
+    if sum(map(work_of, branches)) > MOST_INSTRUCTIONS:
+        return False
+    return all(light_work(b) is not None for b in branches) or all(
+        is_small(b) and len(heavy_work(b)) <= MOST_KERNELS for b in branches
+    )
 
 
 def _tests(draft: Draft, conditional: Instruction, count: int) -> list[str]:

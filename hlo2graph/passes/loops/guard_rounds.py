@@ -7,13 +7,14 @@ round that is one too many changes nothing, and none after it does. What it does
 this is for small work. Light rounds (see light) fuse with each other; between others stand
 barriers: what they need of the state, they do not compute anew from what it was rounds before.
 
-The rule, all of it: loops of an unknown number of rounds whose body and condition only compute,
-without loops, branches, random numbers and what has a kernel all of its own, on arrays of at most
-MOST_ELEMENTS; those of the state have at most MOST_CHOSEN together. The body is given as many
-rounds as have MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An
-update of a state in its place stays one: what is put there is chosen instead. Whether the loop goes
-on becomes a part of its state, so that the last round's kernels test it. Runs once, behind
-simplify_loops, which writes the number of rounds down where it is known.
+The rule, all of it: loops of an unknown number of rounds whose body and condition are small (see
+small), and whose state has at most MOST_CHOSEN elements. The body is given as many rounds as have
+MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An update of a state in
+its place stays one: what is put there is chosen instead. Whether the loop goes on becomes a part of
+its state, so that the last round's kernels test it. Runs once, behind simplify_loops, which writes
+the number of rounds down where it is known.
+
+On an H200 a body costs about 7 us beside its rounds, and a round of two kernels 1.8 us.
 """
 
 from __future__ import annotations
@@ -23,32 +24,22 @@ from dataclasses import replace
 
 from hlo2graph.hlo import DTYPES, Attribute, Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.ops.effects import with_effects
-from hlo2graph.ops.own_dot import runs_as_own_kernel
-from hlo2graph.ops.region import needs_own_kernel
 from hlo2graph.ops.trip_count import written_count
-from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.inline_calls import inline_calls
-from hlo2graph.passes.loops.light import light_work
+from hlo2graph.passes.loops.light import light_work, work_of
+from hlo2graph.passes.loops.small import is_small
 from hlo2graph.passes.loops.state import loop_state
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.rules.tuple_parts import index_of, take_apart
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.simplify import simplify
 
-MOST_ROUNDS = 4
+MOST_ROUNDS = 6
 LIGHT_ROUNDS = 16
 MOST_INSTRUCTIONS = 128
-MOST_ELEMENTS = 1 << 20
 MOST_CHOSEN = 1 << 16
 
-_HEAVY = frozenset(
-    {
-        *("call", "conditional", "convolution", "custom-call", "fft", "fusion", "ragged-dot"),
-        *("reduce-window", "scaled-dot", "scan", "select-and-scatter", "while"),
-    }
-)
-_DRAWING = frozenset({"rng", "rng-get-and-update-state"})  # a condition asked again may differ
-_FREE = frozenset({"constant", "get-tuple-element", "parameter", "tuple"})
 _PRED = DTYPES["pred"]
 _HOLDS = Shape(_PRED)
 
@@ -138,31 +129,15 @@ def _rounds_of(body: Computation, condition: Computation) -> int:
     if not isinstance(shape, TupleShape) or not all(isinstance(p, Shape) for p in shape.parts):
         return 1
     chosen = sum(leaf.elements for leaf in shape.leaves())
-    if chosen > MOST_CHOSEN or not _is_small(body) or not _is_small(condition):
+    if chosen > MOST_CHOSEN or not is_small(body) or not is_small(condition):
         return 1
-    work = [i for c in (body, condition) for i in c.instructions if i.opcode not in _FREE]
+    work = work_of(body) + work_of(condition)
     most = LIGHT_ROUNDS if _is_light(body, condition) else MOST_ROUNDS
-    return min(most, MOST_INSTRUCTIONS // max(1, len(work)))
+    return min(most, MOST_INSTRUCTIONS // max(1, work))
 
 
 def _is_light(body: Computation, condition: Computation) -> bool:
     return light_work(body) is not None and light_work(condition) is not None
-
-
-def _is_small(computation: Computation) -> bool:
-    for instr in computation.instructions:
-        leaves = tuple(instr.shape.leaves())
-        if not all(is_settled(leaf) and leaf.elements <= MOST_ELEMENTS for leaf in leaves):
-            return False
-        if instr.opcode in _HEAVY | _DRAWING or needs_own_kernel(instr):
-            return False
-        if instr.opcode == "dot":
-            lhs, rhs = (computation[name].shape for name in instr.operands[:2])
-            assert isinstance(lhs, Shape)
-            assert isinstance(rhs, Shape)
-            if not runs_as_own_kernel(instr, lhs, rhs):
-                return False
-    return True
 
 
 def _guarded(body: Draft, condition: str) -> Computation:

@@ -24,8 +24,21 @@ def light_work(computation: Computation) -> int | None:
     neighbours (slices of large arrays, windows, products) does not: joined with what comes before
     it would compute that again and again, or could not be joined at all.
     """
-    counted = [i for i in computation.instructions if i.opcode not in _FREE]
-    return len(counted) if all(_is_light(computation, i) for i in counted) else None
+    return None if heavy_work(computation) else work_of(computation)
+
+
+def work_of(computation: Computation) -> int:
+    """Return how many instructions compute something."""
+    return sum(i.opcode not in _FREE for i in computation.instructions)
+
+
+def heavy_work(computation: Computation) -> tuple[str, ...]:
+    """Return the names of those that are not light."""
+    return tuple(
+        i.name
+        for i in computation.instructions
+        if i.opcode not in _FREE and not _is_light(computation, i)
+    )
 
 
 def _is_light(computation: Computation, instr: Instruction) -> bool:
