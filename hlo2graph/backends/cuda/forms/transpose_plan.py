@@ -1,0 +1,142 @@
+"""How the transpose form cuts its work into tiles, and a tile among the threads of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hlo2graph.backends.cuda.forms.grain import Across
+from hlo2graph.backends.cuda.source import SHARED_BYTES, Signature
+from hlo2graph.backends.cuda.widen import MOST_VALUES
+from hlo2graph.hlo import Shape
+
+SIDE = 32  # squares along the side of small tiles
+WRITTEN_BYTES = 256  # side by side, of the results
+READ_BYTES = 128  # of the cuts, at least
+MOST_SQUARES = 128, 64  # along results and cuts, of single elements
+SECTOR = 32  # bytes that memory takes at once
+STRIP = 32  # tiles side by side, at most
+WORDS = (8, 4)  # bytes that a thread may access at once
+LARGEST = 4  # elements along a square's side
+THREADS = 256, 512
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How the elements are cut into tiles of `wide` by `high` squares, which threads take.
+
+    A row of threads takes every so many rows of squares, whose loads run at once.
+    """
+
+    wide: int  # squares along the result's minor dimensions, of a tile
+    high: int  # and along the cuts'
+    square: int  # elements along the side of a thread's square
+    along: int  # squares along the result's minor dimensions, of all
+    across: int  # and along the cuts'
+    batches: int
+    cuts: int
+    bytes_each: int  # in shared memory, of an element of all cuts
+    sector: int  # squares in one of the results, or 1 where their rows begin at one
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: more where each would else have too many elements at once."""
+        few, many = THREADS
+        return few if self.values_each(few) <= MOST_VALUES else many
+
+    def values_each(self, threads: int) -> int:
+        """Return how many elements each of so many threads reads at once."""
+        return -(-self.held * self.high // threads) * self.square**2 * self.cuts
+
+    @property
+    def spare(self) -> int:
+        """Squares before the tile that are read too."""
+        return self.sector if self.sector > 1 else 0
+
+    @property
+    def held(self) -> int:
+        """Squares of a row in shared memory."""
+        return self.spare + self.wide
+
+    @property
+    def stride(self) -> int:
+        """Elements from row to row in shared memory: a word over, so that columns part banks.
+
+        Row k of each square is among the k-th `high` rows, so that neighbouring threads' rows are
+        neighbours.
+        """
+        return (self.held + 1) * self.square
+
+    @property
+    def elements(self) -> int:
+        """Elements of a tile in shared memory."""
+        return self.high * self.square * self.stride
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory."""
+        return self.elements * self.bytes_each
+
+    @property
+    def is_filled(self) -> bool:
+        """Tell whether less than a quarter of the threads lies past an edge."""
+        whole = self.wide * self.columns * self.high * self.rows
+        return 4 * self.along * self.across > 3 * whole
+
+    @property
+    def strips(self) -> int:
+        """Strips, of which the last may reach past the end."""
+        return -(-self._tiles // STRIP)
+
+    @property
+    def strip(self) -> int:
+        """Tiles side by side in a strip."""
+        return -(-self._tiles // self.strips)
+
+    @property
+    def columns(self) -> int:
+        """Tiles along the result; a few may lie past the end."""
+        return self.strips * self.strip
+
+    @property
+    def rows(self) -> int:
+        """Tiles along the cuts."""
+        return -(-self.across // self.high)
+
+    @property
+    def _tiles(self) -> int:
+        return -(-(self.along + self.sector - 1) // self.wide)
+
+
+def tile_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Tile | None:
+    """Return the largest tile that fits and is mostly filled, or a small one; None if none fits."""
+    results = signature.results
+    dims, bytes_each = results[0].dims, sum(cut.dtype.size for cut in cuts)
+    written = max(s.dtype.size for s in results)
+    widest = max(written, *(cut.dtype.size for cut in cuts))
+    runs = (what.along, what.across, what.rest)
+    along, across, batches = (prod(dims[d] for d in run) for run in runs)
+    squares = [max(1, min(LARGEST, word // widest)) for word in WORDS]
+    for square in dict.fromkeys((*squares, 1)):
+        if any(dims[run[-1]] % square for run in runs[:2]):
+            continue
+        sector = max(1, SECTOR // (square * written))
+        sector = sector if along // square % sector else 1
+        counts = along // square, across // square, batches, len(cuts)
+        for wide, high in dict.fromkeys((_sides(square * widest), (SIDE, SIDE))):
+            tile = Tile(wide, high, square, *counts, bytes_each, sector)
+            is_small = (wide, high) == (SIDE, SIDE) and square <= squares[-1]
+            fits = (
+                tile.shared_bytes <= SHARED_BYTES and tile.values_each(max(THREADS)) <= MOST_VALUES
+            )
+            if fits and (is_small or tile.is_filled):
+                return tile
+    return None
+
+
+def _sides(word: int) -> tuple[int, int]:
+    """Return how many squares large tiles have along results and cuts."""
+    most_along, most_across = MOST_SQUARES
+    along, across = max(1, WRITTEN_BYTES // word), max(SIDE, READ_BYTES // word)
+    return min(most_along, along), min(most_across, across)
