@@ -36,6 +36,7 @@ from tests.fake_memory import FakeMemory
 ROOM = "hlo2graph.backends.cuda.", "hlo2graph.inspect."
 
 
+FILL_WIDTHS = {name: width for width, name in builtin.FILLS.items()}
 NUMBERS = count(1001)  # of all fakes: one may destroy what an earlier one made
 
 
@@ -238,8 +239,7 @@ class FakeDriver(FakeGraphs, FakeMemory):
             return 2 * self._arity(name.removesuffix(SUFFIX))
         return {
             builtin.NOTHING: 0,
-            builtin.FILL8: 3,
-            builtin.FILL16: 4,
+            builtin.FILLS[16]: 4,
             builtin.SET_IF_IS: 4,
             builtin.SET_SWITCH_IS: 4,
         }.get(name, 3)
@@ -267,9 +267,13 @@ class FakeDriver(FakeGraphs, FakeMemory):
                 for cell, offset in zip(values[::2], values[1::2], strict=True)
             ]
             return self._evaluate(name.removesuffix(SUFFIX), found)
-        if name in (builtin.FILL8, builtin.FILL16):
-            words = (ctypes.c_uint64 * (values[1] * len(values[2:]))).from_address(values[0])
-            np.frombuffer(words, "u8").reshape(values[1], -1)[:] = values[2:]
+        if name in FILL_WIDTHS:
+            target, count, *words = values
+            width = FILL_WIDTHS[name]
+            element = b"".join(word.to_bytes(8, "little") for word in words)[:width]
+            assert target % min(width, 8) == 0
+            assert self.is_live(target, count * width)
+            ctypes.memmove(target, element * count, count * width)
             return None
         handle, selector, branches, *single = values
         if name in (builtin.SET_WHILE, builtin.SET_IF, builtin.SET_IF_IS):

@@ -365,13 +365,16 @@ ENTRY main {
   bd = f64[5] broadcast(d), dimensions={}
   be = c128[5] broadcast(e), dimensions={}
   bf = f64[5] broadcast(f), dimensions={}
-  ROOT t = (s8[5], bf16[5], f32[5], f64[5], c128[5], f64[5]) tuple(ba, bb, bc, bd, be, bf)
+  bg = s8[300001] broadcast(a), dimensions={}
+  bh = bf16[8] broadcast(b), dimensions={}
+  ROOT t = (s8[5], bf16[5], f32[5], f64[5], c128[5], f64[5], s8[300001], bf16[8])
+    tuple(ba, bb, bc, bd, be, bf, bg, bh)
 }
 """
     found, exe = fake(text)
     assert same_bits(agree(exe), host(text))
     kinds = [n.kind for n in graph_of(found, exe).nodes.values()]
-    assert (kinds.count("kernel"), kinds.count("memset")) == (3 + 1, 3)  # and a start node
+    assert (kinds.count("kernel"), kinds.count("memset")) == (7 + 1, 1)  # and a start node
 
 
 def test_nested_loops_and_branches(fake):

@@ -204,22 +204,24 @@ class Binder:
     def _fill(self, thunk: Fill[Slice], place: str) -> tuple[Step, ...]:
         """Bind a fill to one of our kernels, which a graph starts faster than the driver's own.
 
-        The driver's takes what does not lie on whole words of 8 bytes.
+        The driver's takes what is large and does not lie on whole words of 8 bytes.
         """
         target, pattern = thunk.target, shortest(thunk.pattern)
         if not target.size:
             return ()
-        width = next((w for w in (16, 8) if not target.offset % 8 and not target.size % w), 0)
-        if width < len(pattern):
+        light = target.size <= LIGHT_BYTES
+        width = max(
+            w for w in builtin.FILLS if not target.size % w and not target.offset % min(w, 8)
+        )
+        if width < 8 and not light:
             element = int.from_bytes(pattern, "little")
             return (FillStep(thunk.name, place, target, element, len(pattern)),)
         whole = pattern * (width // len(pattern))
         words = [int.from_bytes(whole[at : at + 8], "little") for at in range(0, width, 8)]
-        function = self.functions[builtin.FILL8 if width == 8 else builtin.FILL16]
         count, threads = target.size // width, builtin.FILL_THREADS
         grid = (-(-count // threads), 1, 1)
         arguments: tuple[Operand, ...] = (target, count, *words)
-        light = target.size <= LIGHT_BYTES
+        function = self.functions[builtin.FILLS[width]]
         return (KernelStep(thunk.name, place, function, grid, threads, 0, arguments, light),)
 
     def _loop(self, thunk: While[Slice], place: str) -> LoopStep:

@@ -7,14 +7,23 @@ SET_IF = "hlo2graph_set_if"
 SET_SWITCH = "hlo2graph_set_switch"
 SET_IF_IS = "hlo2graph_set_if_is"
 SET_SWITCH_IS = "hlo2graph_set_switch_is"
-FILL8 = "hlo2graph_fill8"
-FILL16 = "hlo2graph_fill16"
+FILLS = {width: f"hlo2graph_fill{width}" for width in (1, 2, 4, 8, 16)}  # by bytes of an element
 MOVE = "hlo2graph_move"
 NOTHING = "hlo2graph_nothing"
 FILL_THREADS = 256
 MOVE_THREADS = 256
 MOVE_BYTES = 16 * 4 * MOVE_THREADS  # of a block, each time round
 MOST_MOVES = 64  # of one launch
+
+WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "u64"}
+NARROW_FILLS = "\n".join(
+    f"""\
+extern "C" __global__ void {FILLS[width]}({word}* target, u64 count, u64 element) {{
+  follow();
+  fill(target, count, element);
+}}"""
+    for width, word in WORDS.items()
+)
 
 TEXT = f"""\
 typedef unsigned long long u64;
@@ -59,12 +68,13 @@ extern "C" __global__ void {SET_SWITCH_IS}(u64 handle, const int* selector, u64 
   cudaGraphSetConditional(handle, branch_of(selector, branches) == k);
 }}
 
-extern "C" __global__ void {FILL8}(u64* target, u64 count, u64 element) {{
-  follow();
+template <typename T>
+__device__ inline void fill(T* target, u64 count, u64 element) {{
   const u64 at = (u64)blockIdx.x * {FILL_THREADS} + threadIdx.x;
-  if (at < count) target[at] = element;
+  if (at < count) target[at] = (T)element;
 }}
-extern "C" __global__ void {FILL16}(u64* target, u64 count, u64 low, u64 high) {{
+{NARROW_FILLS}
+extern "C" __global__ void {FILLS[16]}(u64* target, u64 count, u64 low, u64 high) {{
   follow();
   const u64 at = (u64)blockIdx.x * {FILL_THREADS} + threadIdx.x;
   if (at < count) target[2 * at] = low, target[2 * at + 1] = high;
