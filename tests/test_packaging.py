@@ -48,6 +48,7 @@ def test_wheel_holds_what_it_needs_and_no_more(wheel):
         "py.typed",
         "cli/main.py",
         "inspect/page/page.html",
+        "schemas/plan.json",
     ):
         assert f"hlo2graph/{needed}" in names
     assert f"hlo2graph-{hlo2graph.__version__}.dist-info/licenses/LICENSE" in names

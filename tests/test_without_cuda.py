@@ -50,7 +50,7 @@ def test_the_page(tmp_path):
 
 def test_what_is_not_installed_is_missing_and_not_broken():
     done = without_cuda("doctor", "--json", "-")
-    found = {f["what"]: f for f in json.loads(done.stdout)}
+    found = {f["what"]: f for f in json.loads(done.stdout)["findings"]}
     assert found["NVRTC"]["state"] == "missing"
     assert found["NVRTC"]["fix"]
     assert found["GPU"]["state"] == "missing"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import click
 
@@ -19,11 +18,11 @@ def command(json_file: str | None) -> None:
     Runs a small program on the GPU if there is one. Exits with 1 if something
     that is there does not work; what is missing is no error.
     """
-    from hlo2graph.inspect.doctor import doctor_text, examine, works
+    from hlo2graph.inspect.doctor import doctor_json, doctor_text, examine, works
 
     findings = examine()
     if json_file is not None:
-        emit(json.dumps([asdict(f) for f in findings], indent=2), json_file)
+        emit(json.dumps(doctor_json(findings), indent=2), json_file)
     if json_file != "-":
         click.echo(doctor_text(findings))
     if not works(findings):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from hlo2graph.errors import BackendError, HloError
 
+SCHEMA = {"name": "hlo2graph.doctor", "version": 1}
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 EXTRA = "pip install 'hlo2graph[cuda]'"
 CUDA_RUN = "cuda run"
@@ -55,6 +57,11 @@ def examine() -> tuple[Finding, ...]:
 def works(findings: tuple[Finding, ...]) -> bool:
     """Tell whether everything that is there works."""
     return all(f.state != BROKEN for f in findings)
+
+
+def doctor_json(findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """Return what `doctor --json` prints: schema `hlo2graph.doctor`, version 1."""
+    return {"schema": SCHEMA, "findings": [asdict(f) for f in findings]}
 
 
 def doctor_text(findings: tuple[Finding, ...]) -> str:

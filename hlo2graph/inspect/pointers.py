@@ -24,6 +24,7 @@ from hlo2graph.inspect.figures import bytes_text, columns, plural, time_text
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Plan
 
+SCHEMA = {"name": "hlo2graph.pointers", "version": 1}
 PATTERNS = ("stay", "rotate", "new")
 STEP = 256  # bytes by which an array that is new lies behind the one before
 TURN = 10  # calls of one strategy before another's turn; the results of the last are checked
@@ -224,6 +225,7 @@ def lab_text(lab: Lab) -> str:
 
 
 def lab_json(lab: Lab) -> dict[str, Any]:
-    """Return the tables as JSON, in seconds and bytes."""
+    """Return the tables as JSON, in seconds and bytes: schema `hlo2graph.pointers`, version 1."""
     rows = [{f.name: getattr(row, f.name) for f in fields(row)} for row in lab.rows]
-    return {**{f.name: getattr(lab, f.name) for f in fields(lab) if f.name != "rows"}, "rows": rows}
+    head = {f.name: getattr(lab, f.name) for f in fields(lab) if f.name != "rows"}
+    return {"schema": SCHEMA, **head, "rows": rows}

@@ -1,4 +1,15 @@
-"""What `check` says: the proof and the runs, as text and as JSON."""
+"""What `check` says: the proof and the runs, as text and as JSON.
+
+Schema `hlo2graph.check`, version 1:
+
+    schema    {"name": "hlo2graph.check", "version": 1}
+    module    string
+    ok        true where nothing was found and every run gave the same bits
+    sequences, thunks, edges: how many were looked at
+    findings  [{"kind", "in": the loop or branch, '' for the body, "text"}]
+    runs      [{"how", "runs", "equal"}]
+    skipped   why it was not run, or null
+"""
 
 from __future__ import annotations
 
@@ -11,7 +22,7 @@ from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.program.plan import Plan
 
-SCHEMA = "hlo2graph.check/1"
+SCHEMA = {"name": "hlo2graph.check", "version": 1}
 PROPERTIES = (
     ("ordered", (Kind.UNORDERED,), "every pair of thunks that touch the same bytes is ordered"),
     ("needed", (Kind.REDUNDANT, Kind.BASELESS), "no edge is superfluous"),
