@@ -71,6 +71,7 @@ class Instance:
         self._results: tuple[DeviceArray, ...] = ()
         self._results_on: Stream | None = None
         self._known: OrderedDict[tuple[int, ...], Known] = OrderedDict()  # by arguments' ids
+        self._asked: tuple[int, ...] = ()  # the key of the arguments that came last
         self._again: tuple[Known | None, Sequence[object]] = (None, ())
         weakref.finalize(self, _wait, stream, self._ran, self._kept).atexit = False
 
@@ -119,7 +120,8 @@ class Instance:
 
         Only calls on our own stream count, with arrays that stay where and as they are.
         """
-        known = self._known.get(tuple(map(id, args)))
+        self._asked = tuple(map(id, args))
+        known = self._known.get(self._asked)
         if known is None:
             return False
         for ref, arg in zip(known.refs, args, strict=True):
@@ -141,10 +143,9 @@ class Instance:
 
     def _remember(self, call: Call, route: Route) -> None:
         """Know a call again; of those that keep something of other libraries alive, the last."""
-        key = tuple(id(ref()) for ref in call.refs)
         if call.kept is None:
             self._known.clear()
-        self._known[key] = Known(
+        self._known[self._asked] = Known(
             call.refs, route, call.owners if call.kept is None else (), call.kept or ()
         )
         if len(self._known) > ROUTES:
