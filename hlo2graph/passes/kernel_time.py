@@ -1,14 +1,12 @@
 """How long an instruction's kernel takes, roughly, and how much of a device it fills.
 
-The figures are microseconds of small kernels on an H200, there to compare ways through a graph: a
-sum of them predicts no time. What a launch, a byte and a loop take is what fusion reckons with.
+By the figures of passes/figures.py, there to compare ways through a graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
@@ -18,15 +16,18 @@ from hlo2graph.ops.matmul import matmul_of
 from hlo2graph.ops.own_dot import runs_as_own_kernel
 from hlo2graph.ops.region import Columns, Own, Region, Rows, SideBySide, region_of
 from hlo2graph.ops.spec import Lowering
-from hlo2graph.passes.fusion.cost import BYTES_EACH_NS, LAUNCH_NS, LOOP_NS
+from hlo2graph.passes.figures import (
+    BYTES_EACH_NS,
+    CALL_NS,
+    FOLD_NS,
+    LAUNCH_NS,
+    LOOP_NS,
+    OWN_NS,
+    PRODUCT_STEP_NS,
+    library_ns,
+    steps_of,
+)
 
-KERNEL = LAUNCH_NS / 1000  # elementwise, launch included
-FOLD = 1.0  # more, where threads fold together
-STEP = 0.004  # more for each step of a sum of products
-OWN = 4.0  # more, of a sort, a scatter and the like
-CALL = 6.0  # of a library
-STEPPED = LOOP_NS / 1000  # a loop or a branch, whatever it does
-BYTES = BYTES_EACH_NS * 1000  # that memory moves
 THREADS = 256  # of a block
 TILE = 32  # side of a dot's tile that a block computes
 FREE = frozenset({"parameter", "constant", "bitcast", "reshape"})
@@ -34,14 +35,14 @@ FREE = frozenset({"parameter", "constant", "bitcast", "reshape"})
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`time` is 0 for what makes no kernel. `joins` tells whether the kernel may be a part."""
+    """`time`, in nanoseconds, is 0 for what makes no kernel. `joins`: it may be a part of one."""
 
-    time: float
+    time: int
     blocks: int = 0
     joins: bool = False
 
 
-NOTHING = Estimate(0.0)
+NOTHING = Estimate(0)
 
 
 def estimate(
@@ -50,13 +51,13 @@ def estimate(
     """Return the estimate for an instruction of a computation that becomes thunks."""
     match instr.opcode:
         case "while" | "scan" | "conditional" | "call":
-            return Estimate(STEPPED)
+            return Estimate(LOOP_NS)
         case "fusion":
             called = computations[next(instr.called())]
             product = matmul_of(called)
             root = called.result
             if product and not runs_as_own_kernel(root, *_shapes(root, called)[:2]):
-                return Estimate(CALL + _moving(instr, computation))
+                return Estimate(CALL_NS + _moving(instr, computation))
             return _of_region(instr, region_of(called), computation, called)
         case _:
             return _alone(instr, computation)
@@ -68,9 +69,9 @@ def _alone(instr: Instruction, computation: Computation) -> Estimate:
         return NOTHING
     no_kernel = isinstance(device_of(spec.device, instr), NoDevice)
     if spec.effect or no_kernel or instr.opcode == "custom-call":
-        return Estimate(CALL)
+        return Estimate(CALL_NS)
     if instr.opcode == "dot" and not runs_as_own_kernel(instr, *_shapes(instr, computation)[:2]):
-        return Estimate(CALL + _moving(instr, computation))
+        return Estimate(library_ns(instr, _shapes(instr, computation)))
     return _of_region(instr, _region(instr, computation), computation, computation)
 
 
@@ -86,15 +87,15 @@ def _region(instr: Instruction, computation: Computation) -> Region | None:
 def _of_region(
     instr: Instruction, region: Region | None, outside: Computation, inside: Computation
 ) -> Estimate:
-    moving = KERNEL + _moving(instr, outside)
+    moving = LAUNCH_NS + _moving(instr, outside)
     match region:
         case None:
-            return Estimate(moving + OWN)
+            return Estimate(moving + OWN_NS)
         case SideBySide():
             return Estimate(moving)
         case Rows() | Columns():
             blocks = _blocks(region.results * region.steps)
-            return Estimate(moving + FOLD, blocks, joins=True)
+            return Estimate(moving + FOLD_NS, blocks, joins=True)
         case Own(hero):
             return _of_hero(inside[hero], moving, inside)
         case _:
@@ -102,22 +103,24 @@ def _of_region(
             return Estimate(moving, _blocks(max(counts, default=0)), joins=True)
 
 
-def _of_hero(hero: Instruction, moving: float, inside: Computation) -> Estimate:
+def _of_hero(hero: Instruction, moving: int, inside: Computation) -> Estimate:
     shapes = [*_shapes(hero, inside), *hero.shape.leaves()]
     if hero.opcode != "dot":
-        return Estimate(moving + OWN, _blocks(max(s.elements for s in shapes)), joins=True)
+        return Estimate(moving + OWN_NS, _blocks(max(s.elements for s in shapes)), joins=True)
     lhs, _, out = shapes
-    steps = prod(lhs.dims[d] for d in integers(hero, "lhs_contracting_dims", ()))
-    return Estimate(moving + FOLD + STEP * steps, -(-out.elements // TILE**2), joins=True)
+    steps = steps_of(hero, lhs)
+    return Estimate(
+        moving + FOLD_NS + PRODUCT_STEP_NS * steps, -(-out.elements // TILE**2), joins=True
+    )
 
 
 def _blocks(elements: int) -> int:
     return max(1, -(-elements // THREADS))
 
 
-def _moving(instr: Instruction, computation: Computation) -> float:
+def _moving(instr: Instruction, computation: Computation) -> int:
     shapes = [*_shapes(instr, computation), *instr.shape.leaves()]
-    return sum(shape.size for shape in shapes) / BYTES
+    return sum(shape.size for shape in shapes) // BYTES_EACH_NS
 
 
 def _shapes(instr: Instruction, computation: Computation) -> list[Shape]:

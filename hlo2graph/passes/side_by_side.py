@@ -31,7 +31,6 @@ MOST_BLOCKS = 512
 MOST_LEAVES = 480
 MOST_PARTS = 64  # so that a kernel of parts that all differ stays compilable
 OPEN_GROUPS = 8  # of one depth that a part is offered to
-ROUNDING = 1e-6
 
 
 def side_by_side(module: Module) -> Module:
@@ -60,15 +59,15 @@ class _Group:
 
     parts: list[Instruction] = field(default_factory=list)
     blocks: int = 0
-    head: float = 0.0
-    time: float = 0.0
-    tail: float = 0.0
+    head: int = 0
+    time: int = 0
+    tail: int = 0
     results: int = 0
     operands: set[str] = field(default_factory=set)
     states: set[str] = field(default_factory=set)  # of a loop, of which parts make the next
 
     def add(
-        self, instr: Instruction, spent: Estimate, head: float, tail: float, states: set[str]
+        self, instr: Instruction, spent: Estimate, head: int, tail: int, states: set[str]
     ) -> None:
         """Take one more part, which makes the next of `states`."""
         self.parts.append(instr)
@@ -86,14 +85,12 @@ class _Group:
         """
         return self.operands.isdisjoint(states) and self.states.isdisjoint(instr.operands)
 
-    def takes(
-        self, instr: Instruction, spent: Estimate, head: float, tail: float, most: float
-    ) -> bool:
+    def takes(self, instr: Instruction, spent: Estimate, head: int, tail: int, most: int) -> bool:
         """Tell whether the rule allows one more part; `most` is the longest way that may be."""
         whole = max(self.head, head) + max(self.time, spent.time) + max(self.tail, tail)
         leaves = len(self.operands.union(instr.operands)) + self.results + instr.shape.leaf_count
         return (
-            whole <= most + ROUNDING
+            whole <= most
             and self.blocks + spent.blocks <= MOST_BLOCKS
             and leaves <= MOST_LEAVES
             and len(self.parts) < MOST_PARTS
@@ -120,8 +117,8 @@ class _Levels:
         self._spent = {i.name: estimate(i, computation, computations) for i in self._all}
         self._held = {name for i in self._all if controls(i) for name in (i.name, *controls(i))}
         self._depth: dict[str, int] = {}
-        self._ends: dict[str, float] = {}  # when what is joined so far has each result
-        self._heads: dict[str, float] = {}
+        self._ends: dict[str, int] = {}  # when what is joined so far has each result
+        self._heads: dict[str, int] = {}
         for instr in self._all:
             before = self._before[instr.name]
             self._depth[instr.name] = max(
@@ -137,7 +134,7 @@ class _Levels:
         """Return the instructions to join, each list into one kernel."""
         for instr in self._all:
             self._start(instr)
-        most = max(self._ends.values(), default=0.0)
+        most = max(self._ends.values(), default=0)
         found: list[list[Instruction]] = []
         levels: dict[int, list[Instruction]] = {}
         for instr in self._all:
@@ -151,7 +148,7 @@ class _Levels:
             found += [group.parts for group in groups]
         return found
 
-    def _level(self, instrs: Iterable[Instruction], most: float) -> list[_Group]:
+    def _level(self, instrs: Iterable[Instruction], most: int) -> list[_Group]:
         """Offer each small kernel of one depth to groups: those with the longest ways first."""
         small = [i for i in instrs if self._spent[i.name].joins and i.name not in self._held]
         small.sort(key=lambda i: -(self._ends[i.name] + self._tails[i.name]))
@@ -171,13 +168,13 @@ class _Levels:
     def _start(self, instr: Instruction) -> None:
         """Learn when an instruction starts and ends, from those before it."""
         before = self._before[instr.name]
-        head = max((self._ends[o] for o in before), default=0.0)
+        head = max((self._ends[o] for o in before), default=0)
         self._heads[instr.name] = head
         self._ends[instr.name] = head + self._spent[instr.name].time
 
-    def _tails_of(self) -> dict[str, float]:
+    def _tails_of(self) -> dict[str, int]:
         """Return the time of the longest way behind each instruction."""
-        tails = dict.fromkeys(self._spent, 0.0)
+        tails = dict.fromkeys(self._spent, 0)
         for instr in reversed(self._all):
             whole = self._spent[instr.name].time + tails[instr.name]
             for name in self._before[instr.name]:

@@ -26,7 +26,7 @@ from hlo2graph.ops.folding import UFUNCS
 from hlo2graph.ops.region import MOST_COLUMNS
 from hlo2graph.ops.scalar_region import binary_reducer
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.fusion.cost import BYTES_EACH_NS, LAUNCH_NS
+from hlo2graph.passes.figures import BYTES_EACH_NS, LAUNCH_NS
 from hlo2graph.passes.rules.values import numbers
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.split_steps import Cut, Regions, Steps, wide_type

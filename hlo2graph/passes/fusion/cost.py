@@ -1,8 +1,8 @@
 """The cost rule of fusion: what a kernel takes, in nanoseconds, and what it may not do.
 
-A kernel takes LAUNCH_NS, and then the longer of two: its bytes at BYTES_EACH_NS, its work at
-STEPS_EACH_NS. Kernels are put together where that makes the sum smaller. The figures are those of
-today's data-centre GPUs, of every target alike, so that a plan depends on its program alone.
+A kernel takes LAUNCH_NS, FOLD_NS more where threads fold together, and then the longer of two: its
+bytes at BYTES_EACH_NS, its work at STEPS_EACH_NS. Kernels are put together where that makes the sum
+smaller. The figures are those of passes/figures.py.
 
 - Bytes: what is read of each parameter (at most all of it, of a slice only what it takes), and each
   result; of an update in place the update. Read across the grain, a folding kernel's bytes count
@@ -23,17 +23,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
-from hlo2graph.hlo import AnyShape, Instruction, Shape
-from hlo2graph.ops.expect import integers
+from hlo2graph.hlo import AnyShape, Instruction
+from hlo2graph.passes.figures import (
+    BYTES_EACH_NS,
+    FOLD_NS,
+    LAUNCH_NS,
+    LOOP_NS,
+    STEPS_EACH_NS,
+    library_ns,
+)
 
-LAUNCH_NS = 1000
-BYTES_EACH_NS = 4000
-STEPS_EACH_NS = 20000
 GRAIN = 4
-PRODUCTS_EACH_NS = 100_000  # of a library, on tensor cores
-LOOP_NS = 10_000  # of a loop or a branch, whatever it does
 MOST_AGAIN = 4096
 MOST_FED = 1 << 14
 MOST_INSTRUCTIONS = 256
@@ -54,6 +55,7 @@ class Cost:
     instructions, arrays: how many the kernel has; arrays are parameters and results.
     written: instructions, those needed at several indices once for each.
     in_place: the results that are updates of a parameter in its own bytes.
+    folds: whether threads fold together.
     copied: the bytes of each state of a loop that takes a copy, as the kernel reads it elsewhere.
     """
 
@@ -64,6 +66,7 @@ class Cost:
     arrays: int
     written: int
     in_place: frozenset[str]
+    folds: bool = False
     copied: tuple[int, ...] = ()
 
     @property
@@ -72,22 +75,13 @@ class Cost:
         if not self.instructions:
             return 0
         copies = sum(LAUNCH_NS + 2 * size // BYTES_EACH_NS for size in self.copied)
-        return LAUNCH_NS + max(self.bytes // BYTES_EACH_NS, self.work // STEPS_EACH_NS) + copies
+        begun = LAUNCH_NS + FOLD_NS * self.folds
+        return begun + max(self.bytes // BYTES_EACH_NS, self.work // STEPS_EACH_NS) + copies
 
 
 def time_outside(instr: Instruction, operands: Sequence[AnyShape]) -> int:
     """Return the nanoseconds of what is not ours to fuse: a library's product, a loop, a call."""
-    if instr.opcode in _STEPPED:
-        return LOOP_NS
-    moved = sum(shape.size for shape in (instr.shape, *operands)) // BYTES_EACH_NS
-    if instr.opcode != "dot":
-        return LAUNCH_NS + moved
-    lhs = operands[0]
-    assert isinstance(lhs, Shape)
-    steps = prod(lhs.dims[d] for d in integers(instr, "lhs_contracting_dims", ()))
-    return LAUNCH_NS + max(
-        moved, sum(leaf.elements for leaf in instr.shape.leaves()) * steps // PRODUCTS_EACH_NS
-    )
+    return LOOP_NS if instr.opcode in _STEPPED else library_ns(instr, operands)
 
 
 def too_large(cost: Cost) -> str | None:

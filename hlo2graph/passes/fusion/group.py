@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hlo2graph.ops.region import Columns, Folding, Loop, Own, Region, Rows, region_of
+from hlo2graph.passes.figures import LAUNCH_NS
 from hlo2graph.passes.fusion.body import Body
 from hlo2graph.passes.fusion.cost import (
-    LAUNCH_NS,
     MOST_AGAIN,
     MOST_FED,
     MOST_INSTRUCTIONS,

@@ -23,8 +23,9 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from hlo2graph.passes.figures import LAUNCH_NS
 from hlo2graph.passes.fusion.body import VIEWS, Body
-from hlo2graph.passes.fusion.cost import LAUNCH_NS, time_outside
+from hlo2graph.passes.fusion.cost import time_outside
 from hlo2graph.passes.fusion.facts import NO_WORK
 from hlo2graph.passes.fusion.group import SLOWER, Group, Judge
 

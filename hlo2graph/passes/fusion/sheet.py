@@ -114,7 +114,10 @@ class Sheet:
         """Return what the kernel takes."""
         arrays = len(self.inputs) + len(self.results)
         counts = self.instructions, arrays, self.written
-        return Cost(self.bytes, self.work, self.again, *counts, self.in_place, self._copied())
+        folds = isinstance(self.region, Rows | Columns)
+        return Cost(
+            self.bytes, self.work, self.again, *counts, self.in_place, folds, self._copied()
+        )
 
     def _copied(self) -> tuple[int, ...]:
         """Return the bytes of each state of a loop whose next the kernel cannot write over it."""
