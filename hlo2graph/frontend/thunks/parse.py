@@ -117,7 +117,8 @@ class _Reader:
             message = f"a thunk sequence says version={VERSION} behind its name"
             raise ParseError(message, held.at("version"))
         if version != VERSION:
-            message = f"this is version {version}; only version {VERSION} can be read here"
+            newer = "; a newer hlo2graph does" if version > VERSION else ""
+            message = f"this is version {version}; this release reads version {VERSION}{newer}"
             raise ParseError(message, held.at("version"))
 
     def _allocation(self, position: int) -> Allocation:
