@@ -47,6 +47,8 @@ PROGRAMS: dict[str, Callable[[str], tuple[Any, ...]]] = {
     "svd": lambda t: (lambda a: jnp.linalg.svd(a, full_matrices=False), matrix(t, 2, 5, 3)),
     "svd-full": lambda t: (jnp.linalg.svd, matrix(t, 3, 4)),
     "svd-values": lambda t: (lambda a: jnp.linalg.svd(a, compute_uv=False), matrix(t, 4, 3)),
+    "svd-values-thin": lambda t: (jnp.linalg.matrix_rank, matrix(t, 2, 5, 3)),
+    "svd-values-thin-wide": lambda t: (jnp.linalg.matrix_rank, matrix(t, 3, 5)),
     "svd-nan": lambda t: (jnp.linalg.svd, matrix(t, 4, 3) * np.float32(np.nan)),
     "tridiagonal": lambda t: (
         lax_linalg.tridiagonal_solve,

@@ -19,7 +19,18 @@ def characters(instr: Instruction, allowed: Allowed) -> dict[str, str] | str:
     """Return the options that LAPACK's routine has, or what is wrong with them."""
     config = integer_config(instr)
     held = {k: chr(n) for k, n in config.items() if 0 < n < 128} | word_config(instr)
-    return _whole(instr, config) or _chosen(held, allowed)
+    found = _whole(instr, config) or _chosen(held, allowed)
+    if isinstance(found, dict) and found.get("mode") == "N" and "S" in allowed["mode"]:
+        found["size"] = _room(instr)
+    return found
+
+
+def _room(instr: Instruction) -> str:
+    """Return the mode that the results have room for where no vectors are computed."""
+    leaves = result_leaves(instr)
+    fits = len(leaves) > 3 and all(len(leaf.dims) > 1 for leaf in (leaves[0], *leaves[2:4]))
+    least = min(leaves[0].dims[-2:]) if fits else None
+    return "S" if least and (leaves[2].dims[-1], leaves[3].dims[-2]) == (least, least) else "A"
 
 
 def _whole(instr: Instruction, config: Mapping[str, int]) -> str | None:
