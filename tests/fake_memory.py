@@ -68,6 +68,9 @@ class FakeMemory:
         self.reserved.pop(address, None)
         return (OK,)
 
+    def cuCtxGetDevice(self):
+        return OK, real.CUdevice(0)
+
     def cuMemGetInfo(self):
         used = sum(len(block) for block in list(self.memory.values()))
         return OK, TOTAL - used - 4096 * len(self.execs), TOTAL

@@ -10,6 +10,7 @@ import pytest
 from cuda.bindings import driver as real
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.pointers import STRATEGIES
 from hlo2graph.backends.cuda.temporaries.layout import layout_of
 from hlo2graph.errors import BackendError
@@ -96,7 +97,7 @@ def two(fake, **options):
     found, small = fake(DIAMOND, temporaries="shared", **options)
     plan = h2g.plan(LARGE, target="sm_90", fuse="none")
     found.load(plan)
-    large = type(small)(plan, temporaries="shared")
+    large = CudaExecutable(plan, temporaries="shared")
     return found, small, large
 
 
@@ -171,12 +172,49 @@ def test_threads_that_break_the_promise_take_turns(fake):
 
 def test_a_shared_arena_that_the_gpu_has_no_room_for(fake):
     found, small = fake(DIAMOND, temporaries="shared")
-    found.fail["cuMemCreate"] = [real.CUresult.CUDA_ERROR_OUT_OF_MEMORY]
+    found.fail["cuMemCreate"] = [real.CUresult.CUDA_ERROR_OUT_OF_MEMORY] * 2
     plan = h2g.plan(LARGE, target="sm_90", fuse="none")
     found.load(plan)
     with pytest.raises(BackendError, match=r"OUT_OF_MEMORY .*adding 196,608 bytes to a shared"):
-        type(small)(plan, temporaries="shared")
+        CudaExecutable(plan, temporaries="shared")
     assert np.array_equal(small(X)[0], host(DIAMOND, X)[0])
+
+
+def test_what_graphs_left_unused_is_given_back_first(fake):
+    found, _ = fake(DIAMOND, temporaries="shared")
+    found.fail["cuMemCreate"] = [real.CUresult.CUDA_ERROR_OUT_OF_MEMORY]
+    plan = h2g.plan(LARGE, target="sm_90", fuse="none")
+    found.load(plan)
+    CudaExecutable(plan, temporaries="shared")
+    assert "cuDeviceGraphMemTrim" in found.api
+
+
+def test_memory_is_told_by_what_for(fake):
+    own = fake(DIAMOND)[1].memory
+    size = layout_of(h2g.plan(DIAMOND, target="sm_90", fuse="none")).size
+    assert (own.parameters, own.results, own.temporaries) == (16, 16, size)
+    assert (own.instances, own.graphs, own.shared, own.sharers) == (1, 1, 0, ())
+    assert own.driver > 0
+    inside = fake(DIAMOND, temporaries="graph")[1].memory
+    assert (inside.temporaries, inside.total) == (0, own.total - size)
+    assert inside.in_graphs > size
+    _, small, large = two(fake)
+    memory = large.memory
+    assert (memory.temporaries, memory.sharers) == (0, ("diamond", "large"))
+    assert memory.shared == small.memory.shared >= layout_of(large.plan).size
+    exe = fake(DIAMOND)[1]
+    _held = exe.run([put(X)], stream=71), exe.run([put(X)], stream=72)
+    assert (exe.memory.instances, exe.memory.graphs) == (2, 2)
+    assert exe.memory.total == 2 * own.total
+
+
+def test_programs_without_temporaries_share_nothing(fake):
+    text = "HloModule n\nENTRY main { x = f32[4] parameter(0)  ROOT y = f32[4] negate(x) }\n"
+    for temporaries in TEMPORARIES:
+        found, exe = fake(text, temporaries=temporaries)
+        assert np.array_equal(exe(X)[0], -X)
+        assert exe.memory.sharers == ()
+        assert [n.kind for n in found.graphs[int(exe.graph.graph)].nodes.values()] == ["kernel"]
 
 
 def test_temporaries_that_results_are_in_stay(fake):

@@ -37,7 +37,7 @@ def run_cuda_session(
     inputs_given: bool = False,
 ) -> tuple[RunReport, tuple[Array, ...]]:
     """Run, check and measure; return the report and the results."""
-    plan, device = executable.plan, executable.device
+    plan, device, memory = executable.plan, executable.device, executable.memory
     results, checks = _results(executable, args, wishes, module)
     named = zip(plan.outputs, results, strict=True)
     stats, timings = plan_stats(plan), _timings(executable, args, wishes)
@@ -64,7 +64,7 @@ def run_cuda_session(
             *(f"{note[0].upper()}{note[1:]}." for note in executable.notes),
         ),
         profile=profile(executable, args) if wishes.profile else None,
-        memory=executable.memory,
+        memory=memory,
         captured=captured if captured.alone else None,
     )
     return report, results

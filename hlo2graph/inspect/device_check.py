@@ -44,7 +44,7 @@ def check_device(
         poisoned_run(executable, "graph", others), poisoned_run(executable, "serial", others)
     )
     moved = [same_bits(_elsewhere(executable, args), results) for _ in range(MOVES)]
-    how = f"calls with arrays that move ({executable.pointers})"
+    how = f"calls with arrays that move ({executable.choices.pointers})"
     return results, (
         Check("the first launch", LAUNCHES, all(again), how=f"{LAUNCHES} launches"),
         Check("the serial stream", 1, same_bits(serial, results), how="the graph"),

@@ -13,7 +13,8 @@ from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Binder, Functions, Stopwatch, compile_kernels
-from hlo2graph.backends.cuda.built import BuiltGraph, GraphMaker
+from hlo2graph.backends.cuda.bound_plan import bind_plan
+from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.call import (
     Out,
     Outputs,
@@ -30,22 +31,15 @@ from hlo2graph.backends.cuda.instance import Instance
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
-from hlo2graph.backends.cuda.partial.bind import Cut
-from hlo2graph.backends.cuda.partial.cut import Cutter
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
-from hlo2graph.backends.cuda.partial.policy import Policy
 from hlo2graph.backends.cuda.pointers import STRATEGIES, Strategy
 from hlo2graph.backends.cuda.pointers.table import maker_with_table
 from hlo2graph.backends.cuda.pool import Pool
-from hlo2graph.backends.cuda.ports import ports_of
 from hlo2graph.backends.cuda.prepared import Prepared
 from hlo2graph.backends.cuda.products import Products
 from hlo2graph.backends.cuda.serial import SerialStream
 from hlo2graph.backends.cuda.support import check_support
-from hlo2graph.backends.cuda.temporaries.inside import Inside
-from hlo2graph.backends.cuda.temporaries.layout import layout_of
-from hlo2graph.backends.cuda.temporaries.shared import Share
-from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
+from hlo2graph.backends.cuda.temporaries.shared import share_of
 from hlo2graph.backends.elided import fill_elided
 from hlo2graph.errors import InputError
 from hlo2graph.ops.spec import Array
@@ -85,7 +79,6 @@ class CudaExecutable:
             BackendError: there is no GPU, or the driver refuses something.
         """
         self.choices = chosen = Choices(**options)
-        unrolling, policy = Unrolling.of(chosen.unroll_loops), Policy.of(chosen.capture)
         self.plan = plan = fill_elided(plan, elided)
         if kernels is None:
             check_support(plan)
@@ -114,14 +107,13 @@ class CudaExecutable:
             self._functions = Functions(units, {s.name: s for s in sources.values()})
             self.stream = Stream()
             self.steps = Binder(self._functions, sources, products.plans)
-            self.serial_steps = self.steps.bind(plan.body)
-            self.ports = ports_of(plan, self.serial_steps)
-            self.cutter = Cutter(plan, policy)
-            maker = self._maker(unrolling)
+            bound = bind_plan(plan, self.steps, device, chosen)
+        self.serial_steps, self.graph_body, self.ports = bound.serial, bound.body, bound.ports
+        self.cutter, self.unrolled, maker = bound.cutter, bound.unrolled, bound.maker
+        self.graph_steps = maker.steps
         made = partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
         with_table = cache(partial(made, kernels.table_units if kernels else ()))
-        is_shared = chosen.temporaries == "shared"
-        share = Share(device, layout_of(plan), plan.name) if is_shared else None
+        share = share_of(plan, device) if chosen.temporaries == "shared" else None
         strategy, move = STRATEGIES[chosen.pointers], self._functions[builtin.MOVE]
         self._loaded = Loaded(
             plan, device, maker, self.ports, with_table, strategy, move, self._functions, share
@@ -134,21 +126,6 @@ class CudaExecutable:
         self._current = threading.local()
         self._streams: dict[int, Stream] = {}
         self._donated = plan.donated
-
-    @property
-    def pointers(self) -> str:
-        """What happens where arrays lie elsewhere than at the call before."""
-        return self.choices.pointers
-
-    @property
-    def matmul_precision(self) -> str:
-        """What products may round to."""
-        return self.choices.matmul_precision
-
-    @property
-    def unroll_loops(self) -> str:
-        """Which loops are written out."""
-        return self.choices.unroll_loops
 
     @property
     def inputs(self) -> tuple[ArrayType, ...]:
@@ -324,24 +301,6 @@ class CudaExecutable:
         return BuiltGraph(maker, self.buffers.addresses, self.stream, home, holder=holder)
 
     # ---- inside ------------------------------------------------------------------------------
-
-    def _maker(self, unrolling: Unrolling) -> GraphMaker:
-        """Bind the plan as graphs have it, loops written out."""
-        plan, functions = self.plan, self._functions
-        self.graph_body, self.unrolled = unrolled(plan.body, unrolling, plan.schedule)
-        cut = None if self.cutter.holds_all() else Cut(self.cutter, unrolling)
-        if cut is not None:
-            self.unrolled = cut.written_out()
-        nothing = functions[builtin.NOTHING]
-        layout = layout_of(plan)
-        is_inside = self.choices.temporaries == "graph" and layout.size > 0
-        maker = GraphMaker(
-            *(self.device, self.serial_steps, nothing, self.ports, cut),
-            inside=Inside(self.device, layout) if is_inside else None,
-        )
-        maker = maker.bound_by(self.steps, self.graph_body, functions)
-        self.graph_steps = maker.steps
-        return maker
 
     def _enter(self) -> None:
         """Make the context current on this thread."""

@@ -36,7 +36,7 @@ CONDITIONALS = 12030  # driver version from which WHILE and IF nodes exist
 SWITCHES = 12080  # from which IF-ELSE and SWITCH nodes, and empty bodies, exist
 PROGRAMMATIC = 12030  # from which edges may be programmatic
 EARLIEST_WAITER = 90  # the architecture from which kernels can wait for each other
-NO_GRAPH = "update it, or run on the serial stream alone"
+NO_GRAPH = "update it, or leave these out of the graph: --capture=-while,-conditional"
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hlo2graph.backends.cuda.addresses import Addresses
-from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.driver import call, cuda, is_out_of_memory
 from hlo2graph.errors import BackendError
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.spec import Array
@@ -30,7 +30,7 @@ class DeviceMemory:
         self.address = 0
         self._context = call(cuda.cuCtxGetCurrent)
         self.size = -(-max(size, 1) // WORD) * WORD
-        self.address = int(call(cuda.cuMemAlloc, self.size, doing=doing))
+        self.address = int(call_with_room(cuda.cuMemAlloc, self.size, doing=doing))
 
     def __del__(self) -> None:
         if self.address and cuda is not None:
@@ -38,6 +38,20 @@ class DeviceMemory:
             if status == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT:
                 cuda.cuCtxSetCurrent(self._context)
                 cuda.cuMemFree(self.address)
+
+
+def call_with_room(function: Any, *arguments: Any, doing: str) -> Any:
+    """Call what allocates; where there is no memory, once more without what graphs left unused.
+
+    The driver keeps the memory that graphs have allocated themselves, for those that run next.
+    """
+    try:
+        return call(function, *arguments, doing=doing)
+    except BackendError as error:
+        if not is_out_of_memory(error):
+            raise
+        call(cuda.cuDeviceGraphMemTrim, call(cuda.cuCtxGetDevice))
+        return call(function, *arguments, doing=doing)
 
 
 def free_bytes() -> int:

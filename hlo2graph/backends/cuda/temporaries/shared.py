@@ -14,8 +14,16 @@ from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from hlo2graph.backends.cuda.driver import Device, call, cuda
-from hlo2graph.backends.cuda.memory import POISON, WORD, CallersStream, Event, Stream
-from hlo2graph.backends.cuda.temporaries.layout import Layout
+from hlo2graph.backends.cuda.memory import (
+    POISON,
+    WORD,
+    CallersStream,
+    Event,
+    Stream,
+    call_with_room,
+)
+from hlo2graph.backends.cuda.temporaries.layout import Layout, layout_of
+from hlo2graph.program.plan import Plan
 
 ALIGNED = 0  # as the driver likes
 
@@ -68,7 +76,7 @@ class SharedArena:
 
     def _add(self, size: int) -> None:
         at, doing = self.address + self.size, f"adding {size:,} bytes to a shared arena"
-        handle = call(cuda.cuMemCreate, size, self._kind, 0, doing=doing)
+        handle = call_with_room(cuda.cuMemCreate, size, self._kind, 0, doing=doing)
         try:
             call(cuda.cuMemMap, at, size, 0, handle, 0, doing=doing)
         finally:
@@ -82,7 +90,9 @@ class SharedArena:
 
     def __del__(self) -> None:
         if cuda is not None and self.address:
-            if self._last is not None:
+            if isinstance(self._last, CallersStream):
+                cuda.cuEventSynchronize(self._ran.handle)
+            elif self._last is not None:
                 cuda.cuStreamSynchronize(self._last.handle)
             for address, size in self._pieces:
                 cuda.cuMemUnmap(address, size)
@@ -110,6 +120,16 @@ class Share:
         if count:
             with self.turn(stream):
                 call(cuda.cuMemsetD32Async, self.arena.address, POISON, count, stream.handle)
+
+
+def share_of(plan: Plan, device: Device) -> Share | None:
+    """Return a plan's part in the shared arena, if it has temporaries.
+
+    Raises:
+        BackendError: the GPU has no room for them.
+    """
+    layout = layout_of(plan)
+    return Share(device, layout, plan.name) if layout.size else None
 
 
 _ARENAS: WeakValueDictionary[int, SharedArena] = WeakValueDictionary()
