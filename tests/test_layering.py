@@ -52,6 +52,7 @@ LIBRARIES = {
     "graphviz": {"inspect"},
     "jax": {"inspect", "importers", "jax"},  # where it is installed
     "jaxlib": {"inspect", "importers", "jax"},
+    "tensorflow": {"importers"},
 }
 
 FILES = sorted(PACKAGE.rglob("*.py"))

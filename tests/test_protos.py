@@ -26,6 +26,11 @@ X, Y = np.float32([1, 2, 3, 4]), np.float32([10, 20, 30, 40])
 ARGUMENTS = (wire.f32(X), wire.f32(Y))
 
 
+def loaded(path):
+    with np.load(path) as arrays:
+        return arrays["out0"]
+
+
 @pytest.mark.parametrize(
     ("data", "arguments"),
     [
@@ -60,10 +65,10 @@ def test_a_snapshots_literals_are_the_inputs(cli, tmp_path):
     code, out, _ = cli("run", path, *quick)
     assert code == 0
     assert "inputs given" in out
-    np.testing.assert_array_equal(np.load(results)["out0"], X + Y)
+    np.testing.assert_array_equal(loaded(results), X + Y)
     np.save(other, X * 100)
     assert cli("run", path, *quick, "--input", f"arg0=@{other}")[0] == 0
-    np.testing.assert_array_equal(np.load(results)["out0"], X * 100 + Y)
+    np.testing.assert_array_equal(loaded(results), X * 100 + Y)
 
 
 def test_literals_that_do_not_fit_are_refused(cli, tmp_path):
@@ -91,7 +96,7 @@ def test_reads_what_xla_dumps(cli, tmp_path):
     (path,) = tmp_path.glob("*lambda*.snapshot.*.pb")
     results = tmp_path / "y.npz"
     assert cli("run", path, "--duration", "0", "--save-outputs", results)[0] == 0
-    np.testing.assert_array_equal(np.load(results)["out0"], [9, 15, 21])
+    np.testing.assert_array_equal(loaded(results), [9, 15, 21])
     (path,) = tmp_path.glob("*lambda*.before_optimizations.hlo.pb")
     assert cli("plan", path)[0] == 0
 

@@ -48,6 +48,11 @@ func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 }
 
 
+def loaded(path):
+    with np.load(path) as arrays:
+        return arrays["out0"]
+
+
 def halved(x):
     return x * 0.5
 
@@ -64,7 +69,7 @@ def results_of(cli, path, tmp_path):
     arrays = ("--inputs", tmp_path / "x.npz", "--save-outputs", tmp_path / "y.npz")
     code, _, err = cli("run", path, "--duration", "0", *arrays)
     assert (code, err) == (0, "")
-    return np.load(tmp_path / "y.npz")["out0"], x
+    return loaded(tmp_path / "y.npz"), x
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -57,6 +57,13 @@ def read_file(path: str) -> Input:
     return Input(name, data.decode(errors="surrogateescape"))
 
 
+def read_bytes(path: str) -> tuple[bytes, str]:
+    """Return what is in a file, or in stdin for `-`, and its name in errors."""
+    if path == "-":
+        return sys.stdin.buffer.read(), "<stdin>"
+    return Path(path).read_bytes(), path
+
+
 def modules_in(whole: Input) -> list[Input]:
     """Return the modules of a text, each placed so that positions in errors are the file's."""
     if whole.saved is not None:

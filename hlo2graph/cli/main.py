@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from typing import NoReturn
 
 import click
@@ -19,7 +20,7 @@ from hlo2graph.errors import BackendError, HloError
 USAGE, NO_BACKEND = 2, 3
 COMMANDS = (
     *("run", "plan", "dot", "buffers", "budget", "check", "explain", "diff", "xla"),
-    *("compile", "kernels", "pointers", "fmt", "doctor"),
+    *("import", "compile", "kernels", "pointers", "fmt", "doctor"),
 )
 
 
@@ -32,7 +33,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"hlo2graph.cli.{cmd_name}").command
+        file = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = import_module(f"hlo2graph.cli.{file}").command
         assert isinstance(command, click.Command)
         return command
 
@@ -44,8 +46,9 @@ def group() -> None:
 
     FILE is HLO text, as JAX and XLA print it (`lowered.as_text("hlo")`,
     `compiled.as_text()`, XLA's dumps) or written by hand, or thunk-sequence
-    text, as `plan` prints it. `-` reads stdin. Several modules in one file
-    are split at `// -----` lines; their JSON is a list.
+    text, as `plan` prints it; or, where jax is installed, StableHLO as text
+    or bytecode, an HLO proto, a snapshot. `-` reads stdin. Several modules in
+    one text are split at `// -----` lines; their JSON is a list.
 
     \b
     Exit codes:

@@ -73,7 +73,16 @@ def _proto(data: bytes, filename: str) -> Imported:
         arguments = tuple(array for literal in peeled.arguments for array in arrays_of(literal))
     except WireError as error:
         raise ParseError(f"{filename}: this is no whole HLO proto: {error}") from None
-    return Imported(_converted(PROTO, peeled.module, filename), arguments)
+    return Imported(hlo_of_proto(peeled.module, filename), arguments)
+
+
+def hlo_of_proto(proto: bytes, filename: str) -> str:
+    """Return the text of a serialized HloModuleProto.
+
+    Raises:
+        HloError: it is broken; or jaxlib, which converts it, is not installed.
+    """
+    return _converted(PROTO, proto, filename)
 
 
 def _mlir_text(text: str, filename: str) -> str:

@@ -91,7 +91,12 @@ def _meant(key: str, names: Sequence[str]) -> tuple[Note, ...]:
 
 def save_outputs(path: Path, outputs: Sequence[Array]) -> None:
     """Write results as out0, out1, ... to a .npz file, whole or not at all."""
-    stored = {f"out{i}": _storable(array) for i, array in enumerate(outputs)}
+    save_arrays(path, {f"out{i}": array for i, array in enumerate(outputs)})
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays by name to a .npz file, whole or not at all."""
+    stored = {name: _storable(array) for name, array in arrays.items()}
     try:
         with replacing(path) as whole:
             np.savez(whole, **stored)  # type: ignore[arg-type]  # taken for allow_pickle
