@@ -69,7 +69,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "none": (settle_sizes, expand_scans, expand_sorts),
     "default": (
         *(settle_sizes, expand_scans, expand_sorts, inline_calls, simplify, simplify_loops),
-        *(double_rounds, lay_out_dots, drop_barriers, guard_rounds, expand_inner_products),
+        *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
         *(own_inits, *SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
     ),
 }

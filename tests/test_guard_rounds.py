@@ -190,7 +190,7 @@ def test_a_known_number_of_rounds_is_left_to_others():
     assert opcodes(body_of(guarded(known))).count("opt-barrier") == MOST_ROUNDS - 1
     text = format_module(known).replace("%to = s32[] parameter(0)", "%to = s32[] constant(40)")
     text = text.replace("ENTRY %main (to: s32[])", "ENTRY %main ()")
-    assert "opt-barrier" not in opcodes(body_of(guarded(h2g.parse(text))))
+    assert "select" not in opcodes(body_of(guarded(h2g.parse(text))))
 
 
 def test_loops_of_one_body_keep_their_own_conditions():

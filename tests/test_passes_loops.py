@@ -27,6 +27,8 @@ from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.loops.unroll_loops import MOST_INSTRUCTIONS
 from hlo2graph.passes.simplify import simplify
+from hlo2graph.program.thunks import Copy, While
+from hlo2graph.program.uses import writes
 
 PASSES = (inline_calls, simplify, simplify_loops)
 
@@ -470,3 +472,48 @@ def test_random_modules_keep_their_bits(seed):
     text = random_module(rnd, rnd.choice((8, 20, 40)))
     made = h2g.parse(text)
     rewritten(made, *PASSES, *PASSES)
+
+
+def test_between_two_rounds_there_is_a_barrier_that_counters_pass():
+    module = simplify_loops(loop("s32[]; f32[4,4]", "m", HEAVY, "d", 400, taken="0,1"))
+    made = double_rounds(module)
+    [found] = [i for i in made.entry.instructions if i.opcode == "while"]
+    inside = made.computations[str(found.attrs["body"])]
+    [barrier] = [i for i in inside.instructions if i.opcode == "opt-barrier"]
+    assert [part.dims for part in barrier.shape.leaves()] == [(4, 4)]
+    assert opcodes(inside).count("add") == 1
+
+
+def test_neighbours_are_not_computed_again_in_the_second_round():
+    text = """HloModule m
+    body {
+      s = (s32[], f32[100]) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      x = f32[100] get-tuple-element(s), index=1
+      one = s32[] constant(1)
+      next = s32[] add(n, one)
+      low = f32[99] slice(x), slice={[0:99]}
+      high = f32[99] slice(x), slice={[1:100]}
+      sums = f32[99] add(low, high)
+      last = f32[1] slice(x), slice={[99:100]}
+      new = f32[100] concatenate(sums, last), dimensions={0}
+      ROOT r = (s32[], f32[100]) tuple(next, new)
+    }
+    more {
+      s = (s32[], f32[100]) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      end = s32[] constant(400)
+      ROOT c = pred[] compare(n, end), direction=LT
+    }
+    ENTRY e {
+      zero = s32[] constant(0)
+      x = f32[100] parameter(0)
+      t = (s32[], f32[100]) tuple(zero, x)
+      w = (s32[], f32[100]) while(t), condition=more, body=body
+      ROOT y = f32[100] get-tuple-element(w), index=1
+    }"""
+    [loop] = [t for t in h2g.plan(text, target="sm_90").body.thunks if isinstance(t, While)]
+    assert loop.trip_count == 200
+    moved = [t for t in loop.body.thunks if max(w.size for w in writes(t)) == 400]
+    assert len(moved) == 2
+    assert not any(isinstance(t, Copy) for t in moved)

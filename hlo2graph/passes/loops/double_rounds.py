@@ -3,6 +3,7 @@
 In and out: a Module of the same meaning. What a round makes of an element while others still read
 that has to be made elsewhere, and copied back behind the round. Of two rounds the second can write
 where the first has read for the last time; and the loop is asked half as often whether it goes on.
+Light rounds (see light) fuse with each other; there are barriers between others (see several).
 
 Loops of a known number of rounds, FEWEST_ROUNDS or more, whose body has at most MOST_INSTRUCTIONS
 and neither loops nor branches; an odd round is done before. Runs once, behind simplify_loops, which
@@ -14,11 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hlo2graph.hlo import Computation, Instruction, Module, Raw, TupleShape
+from hlo2graph.hlo import Computation, Instruction, Module, Raw, Shape, TupleShape
+from hlo2graph.ops import OPS
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.inline_calls import inline_calls
+from hlo2graph.passes.loops.light import light_work
+from hlo2graph.passes.loops.several import several_rounds
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.simplify import simplify
@@ -60,14 +64,34 @@ def _doubled(
     state = loop.operands[0]
     if rounds % 2:
         state = draft.add(loop, "call", loop.shape, (state,), call)
-    given = replace(body.parameters[0], name="state")
-    once = Instruction("once", "call", body.result.shape, ("state",), call, span=loop.span)
-    twice = replace(once, name="twice", operands=("once",))
+    apart = light_work(body) is None
+    called = (body.name, body.name)
+    twice = several_rounds(body, called, computations, through=_counters(body), apart=apart)
     name = Names(computations).fresh(f"{body.name}.twice")
     known = Raw(f'{{"known_trip_count":{{"n":"{rounds // 2}"}}}}')
     attrs = {**loop.attrs, "body": name, "backend_config": known}
     draft.become(loop.name, replace(loop, operands=(state,), attrs=attrs))
-    return {name: Computation(name, (given, once, twice), "twice", span=body.span)}
+    return {name: replace(twice, name=name)}
+
+
+def _counters(body: Computation) -> set[int]:
+    """Return the elements of the state that follow from scalars alone, as counters do.
+
+    Without a barrier two steps of them are one.
+    """
+    root = body.result
+    return {
+        number
+        for number, name in enumerate(root.operands if root.opcode == "tuple" else ())
+        if OPS[body[name].opcode].elementwise
+        and all(_is_scalar(body[o]) for o in body[name].operands)
+    }
+
+
+def _is_scalar(instr: Instruction) -> bool:
+    """Tell whether it is a scalar that is known or taken of the state."""
+    taken = instr.opcode in ("constant", "get-tuple-element")
+    return taken and isinstance(instr.shape, Shape) and not instr.shape.dims
 
 
 def _may_be_doubled(body: Computation) -> bool:

@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hlo2graph.hlo import DTYPES, Attribute, Computation, Instruction, Module, Shape, TupleShape
+from hlo2graph.hlo import DTYPES, Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.loops.light import light_work, work_of
+from hlo2graph.passes.loops.several import several_rounds
 from hlo2graph.passes.loops.small import is_small
 from hlo2graph.passes.loops.state import loop_state
 from hlo2graph.passes.names import Names
@@ -73,25 +74,16 @@ class _Writer:
 
     def write(self, draft: Draft, loop: Instruction) -> None:
         """Let a loop do several rounds at once, if the rule says so."""
-        called = (str(loop.attrs[role]) for role in ("body", "condition"))
-        body, condition = (self._computations[name] for name in called)
+        names = (str(loop.attrs[role]) for role in ("body", "condition"))
+        body, condition = (self._computations[name] for name in names)
         rounds = _rounds_of(body, condition)
         if rounds < 2 or not draft.is_pure(loop):
             return
         guarded = _guarded(Draft(body, self._computations, self.effects), condition.name)
         guarded = self._put(guarded, f"{body.name}.guarded")
-        written = [replace(body.parameters[0], name="state")]
-
-        def add(name: str, opcode: str, attrs: dict[str, Attribute]) -> None:
-            shape, given = body.result.shape, (written[-1].name,)
-            written.append(Instruction(name, opcode, shape, given, attrs, span=loop.span))
-
-        add("round", "call", {"to_apply": body.name})
-        for number in range(1, rounds):
-            if not _is_light(body, condition):
-                add(f"end.{number}", "opt-barrier", {})
-            add(f"round.{number}", "call", {"to_apply": guarded.name})
-        several = Computation(body.name, tuple(written), written[-1].name, span=body.span)
+        called = [body.name, *[guarded.name] * (rounds - 1)]
+        known, apart = {**self._computations, **self.done}, not _is_light(body, condition)
+        several = several_rounds(body, called, known, apart=apart)
         self._carry(draft, loop, self._put(several, f"{body.name}.rounds"), condition)
 
     def _carry(
