@@ -18,6 +18,7 @@ from hlo2graph.backends.cuda.compiler import compile_units, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.pointers import STRATEGIES
 from hlo2graph.backends.cuda.pointers.cache import KEPT
+from hlo2graph.backends.cuda.pointers.reckoning import LONGEST_HABIT, Prices, Reckoning, Way
 from hlo2graph.backends.cuda.pointers.table import reading
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.options import POINTERS
@@ -247,7 +248,7 @@ def test_auto_builds_graphs_for_what_comes_again(fake):
     exe(arrays[1])
     exe(arrays[0])
     assert strategy.tally.hits - before >= 2
-    assert re.search(r"\d+ ready, .*2 built \(.* us to update a node", strategy.says)
+    assert re.search(r"\d+ ready, .* built \(.* us to update a node", strategy.says)
 
 
 def test_auto_stops_copying_for_what_stays(fake):
@@ -260,6 +261,33 @@ def test_auto_stops_copying_for_what_stays(fake):
     before = strategy.tally.copies
     exe(array)
     assert strategy.tally.copies == before > 0
+
+
+def test_what_costs_more_once_is_done_when_going_without_has_cost_as_much():
+    dear = Prices(copying=3, updating=9, building=50, has_mover=False)
+    reckoning, ways = Reckoning(), []
+    while Way.BUILD not in ways:
+        ways.append(reckoning.way((1,), lambda: dear))
+    assert set(ways[:-1]) == {Way.COPY}
+    assert 50 / 3 < len(ways) <= 2 * 50 / 3 + LONGEST_HABIT
+    cheap = Prices(copying=30, updating=9, building=50, has_mover=False)
+    new = iter(range(1000))
+    ways = [reckoning.way((next(new),), lambda: cheap) for _ in range(20)]
+    assert Way.BUILD_MOVER in ways
+    assert Way.BUILD not in ways
+
+
+def test_the_mover_takes_what_is_dear_to_copy_and_what_stays():
+    prices = Prices(copying=30, updating=9, building=5000, has_mover=True)
+    reckoning = Reckoning()
+    assert {reckoning.way((k,), lambda: prices) for k in range(9)} == {Way.UPDATE}
+    prices = Prices(copying=3, updating=9, building=5000, has_mover=True)
+    reckoning, ways = Reckoning(), []
+    while Way.UPDATE not in ways:
+        ways.append(reckoning.way((0,), lambda: prices))
+    assert 3 <= len(ways) <= 3 + LONGEST_HABIT
+    reckoning = Reckoning()
+    assert {reckoning.way((k,), lambda: prices) for k in range(99)} == {Way.COPY}
 
 
 def test_the_options_name_the_strategies():

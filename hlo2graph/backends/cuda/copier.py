@@ -40,6 +40,20 @@ class Batch:
             launch(stream)
 
 
+class Loose:
+    """Copies that come once."""
+
+    __slots__ = ("_copier", "_moves", "count", "size")
+
+    def __init__(self, copier: Copier, moves: Sequence[Move]) -> None:
+        self._copier, self._moves = copier, moves
+        self.count, self.size = len(moves), sum(move.size for move in moves)
+
+    def __call__(self, stream: Stream) -> None:
+        """Enqueue them on `stream`."""
+        self._copier(self._moves, stream)
+
+
 class Launch:
     """One launch of the kernel that copies; another set of copies may take its place."""
 

@@ -1,31 +1,25 @@
 """Auto: whatever costs least, by what it has cost here and by how often addresses come again.
 
-One graph stays over the instance's own memory, so that copying is always possible. There are
-others, as many as are kept, each over the addresses that it met last. Addresses for which no graph
-is ready are met by copies, or by updating the graph that was not used for longest, whichever is
-cheaper. What costs more once and less later is done when going without has cost as much:
-
-- a graph is built for addresses that have cost that much in copies and updates;
-- the first graph that can be updated is built when copies have cost that much more than updates;
-- addresses that come call after call get an update when their copies have cost that much.
-
-So what is chosen costs at most twice what knowing the future would have cost.
+One graph stays over the instance's own memory, so that copying is always possible. Another may be
+the mover, which is updated to whatever comes. The others, as many as are kept, are each for
+addresses that keep coming. reckoning.py chooses among them.
 """
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, key_of
 from hlo2graph.backends.cuda.pointers.copy import Home
 from hlo2graph.backends.cuda.pointers.costs import Costs, measured
+from hlo2graph.backends.cuda.pointers.reckoning import Prices, Reckoning, Way
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
 
-REMEMBERED = 256  # placements whose costs are added up
+UNUSED = 256  # launches after which the graph of some addresses may be given to others
+READY, AS_IT_WAS = "ready", "as it was"
 
 
 class Auto:
@@ -37,15 +31,14 @@ class Auto:
         self._site = site
         self._key = key_of(site)
         self._home_key = self._key(site.home)
-        self._graphs: OrderedDict[Placement, Launchable] = OrderedDict()  # those besides home's
+        self._settled: dict[Placement, tuple[Launchable, int]] = {}  # and their last launches
+        self._mover: Launchable | None = None
+        self._mover_key: Placement | None = None
+        self._kept = KEPT - 2  # besides home's and the mover
         self._last = self._home_key
-        self._kept = KEPT - 1
         self._costs: Costs | None = None
-        self._paid: OrderedDict[Placement, float] = OrderedDict()  # by addresses
-        self._lost = 0.0  # what copies have cost more than updates, had there been a graph for them
-        self._streak = 0.0  # what copies have cost for the same addresses, call after call
-        self._streak_key: Placement = ()
-        self._chosen = {"as it was": 0, "ready": 0, "copied": 0, "updated": 0, "built": 0}
+        self._reckoning = Reckoning()
+        self._chosen = dict.fromkeys((AS_IT_WAS, READY, *(way.value for way in Way)), 0)
         self.tally = Tally(notes=site.graph.refusals)
         self._home = Home(site, self.tally)
 
@@ -60,83 +53,94 @@ class Auto:
         """Run with the ports at `placement`."""
         self.tally.launches += 1
         key = self._key(placement)
-        graph = self._site.graph if key == self._home_key else self._graphs.get(key)
-        if key == self._last:
-            assert graph is not None
-            self._chosen["as it was"] += 1
-        elif graph is not None:
-            self._chosen["ready"] += 1
-            self.tally.moved += 1
-            self.tally.hits += 1
-            self._last = key
-            if key in self._graphs:
-                self._graphs.move_to_end(key)
-        else:
+        graph = self._ready(key)
+        if graph is None:
             self.tally.moved += 1
             self._meet(key, placement, stream)
             return
+        if key == self._last:
+            self._chosen[AS_IT_WAS] += 1
+        else:
+            self._chosen[READY] += 1
+            self.tally.moved += 1
+            self.tally.hits += 1
+            self._last = key
         self.tally.updates += graph.move(placement)  # addresses that no node touches move too
         graph.launch_on(stream)
+
+    def _ready(self, key: Placement) -> Launchable | None:
+        """Return the graph for these addresses."""
+        if key in self._settled:
+            graph, _ = self._settled[key]
+            self._settled[key] = graph, self.tally.launches
+            return graph
+        if key == self._mover_key:
+            return self._mover
+        return self._site.graph if key == self._home_key else None
 
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
         if self._costs is None:
             self._costs = measured(self._site, stream, self._site.graph.build_seconds)
         costs = self._costs
-        copying = sum(map(costs.copying, self._home.sizes(placement)))
-        oldest = next(iter(self._graphs.values()), None)
-        mover = self._site.graph if oldest is None else oldest
-        updating = costs.update * mover.nodes_to_move(placement)
-        if oldest is None:
-            self._lost += copying - updating
-            cost = copying
-        else:
-            cost = min(copying, updating)
-        paid = self._paid.pop(key, 0.0) + cost
-        if max(paid, self._lost) > costs.build and self._build(key, placement, costs):
-            pass
-        elif oldest is not None and (updating <= copying or self._stays(key, copying, updating)):
-            self._move_oldest(key, placement, costs)
-        else:
-            self._paid[key] = paid
-            if len(self._paid) > REMEMBERED:
-                self._paid.popitem(last=False)
-            self._last = self._home_key
-            self._home.run(self._site.graph, placement, stream)
-            self._chosen["copied"] += 1
+        way = self._reckoning.way(key, lambda: self._prices(placement, costs))
+        graph = None
+        if way == Way.BUILD:
+            graph = self._settle(key, placement, costs)
+        elif way == Way.BUILD_MOVER:
+            graph = self._mover = self._build(placement, costs)
+            self._mover_key = key if graph is not None else None
+        elif way == Way.UPDATE and self._mover is not None:
+            graph = self._moved(self._mover, placement, costs)
+            self._mover_key = key
+        if graph is None:
+            self._copy(placement, stream, costs)
             return
+        self._chosen[way.value] += 1
         self._last = key
-        self._graphs[key].launch_on(stream)
+        graph.launch_on(stream)
 
-    def _stays(self, key: Placement, copying: float, updating: float) -> bool:
-        """Tell whether copies for the same addresses, call after call, have cost an update."""
-        if key != self._streak_key:
-            self._streak_key, self._streak = key, 0.0
-        self._streak += copying
-        return self._streak > updating
+    def _prices(self, placement: Placement, costs: Costs) -> Prices:
+        copying = sum(map(costs.copying, self._home.sizes(placement)))
+        mover = self._mover if self._mover is not None else self._site.graph
+        updating = costs.update * mover.nodes_to_move(placement)
+        return Prices(copying, updating, costs.build, has_mover=self._mover is not None)
 
-    def _build(self, key: Placement, placement: Placement, costs: Costs) -> bool:
-        """Build a graph for `placement`; tell whether there was room for one more."""
-        if len(self._graphs) >= self._kept:
-            return False
+    def _settle(self, key: Placement, placement: Placement, costs: Costs) -> Launchable | None:
+        """Return a graph that is for these addresses from now on, where there is one to be had."""
+        graph = None
+        if len(self._settled) < self._kept:
+            graph = self._build(placement, costs)
+        elif self._settled:
+            oldest = min(self._settled, key=lambda held: self._settled[held][1])
+            held, used = self._settled[oldest]
+            if self.tally.launches - used > UNUSED:
+                del self._settled[oldest]
+                graph = self._moved(held, placement, costs)
+        if graph is not None:
+            self._settled[key] = graph, self.tally.launches
+        return graph
+
+    def _build(self, placement: Placement, costs: Costs) -> Launchable | None:
+        """Build a graph for `placement`, if the GPU has room for one more."""
         graph = build_if_room(self._site, placement)
         if graph is None:
-            self._kept = len(self._graphs)
-            return False
-        self._graphs[key] = graph
-        self._lost = 0.0
+            self._kept = len(self._settled)
+            return None
         costs.learn_build(graph.build_seconds)
         self.tally.builds += 1
-        self._chosen["built"] += 1
-        return True
+        return graph
 
-    def _move_oldest(self, key: Placement, placement: Placement, costs: Costs) -> None:
-        _, graph = self._graphs.popitem(last=False)
-        self._graphs[key] = graph
+    def _moved(self, graph: Launchable, placement: Placement, costs: Costs) -> Launchable:
         refused = len(graph.refusals)
         start = time.perf_counter()
         nodes = graph.move(placement)
         if len(graph.refusals) == refused:
             costs.learn_update(time.perf_counter() - start, nodes)
         self.tally.updates += nodes
-        self._chosen["updated"] += 1
+        return graph
+
+    def _copy(self, placement: Placement, stream: Stream, costs: Costs) -> None:
+        self._chosen[Way.COPY.value] += 1
+        self._last = self._home_key
+        costs.learn_copy(*self._home.run(self._site.graph, placement, stream))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from time import perf_counter
 
-from hlo2graph.backends.cuda.copier import Batch
+from hlo2graph.backends.cuda.copier import Batch, Loose
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
@@ -51,22 +52,23 @@ class Home:
         self._ready: OrderedDict[Placement, tuple[Batch, Batch] | None] = OrderedDict()
         self.tally = tally or Tally()
 
-    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> None:
-        """Enqueue the copies in, a run of `graph` at home and the copies out."""
+    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> tuple[float, int]:
+        """Enqueue the copies in, a run of `graph` at home and the copies out.
+
+        Return the host's seconds for the copies, and how many sets of them there were.
+        """
+        start = perf_counter()
         graph.move(self._site.home)
-        if (ready := self._ready.get(placement)) is not None:
-            inward, outward = ready
-            inward(stream)
-            graph.launch_on(stream)
-            outward(stream)
-            self._count(inward.count + outward.count, inward.size + outward.size)
-            return
-        moves_in, moves_out = self._moves(placement)
-        self._site.copier(moves_in, stream)
+        inward, outward = self._copies(placement)
+        inward(stream)
+        copied = perf_counter()
         graph.launch_on(stream)
-        self._site.copier(moves_out, stream)
-        self._count(len(moves_in) + len(moves_out), sum(m.size for m in (*moves_in, *moves_out)))
-        self._prepare(placement, moves_in, moves_out)
+        launched = perf_counter()
+        outward(stream)
+        self.tally.copies += inward.count + outward.count
+        self.tally.copied += inward.size + outward.size
+        sets = bool(inward.count) + bool(outward.count)
+        return perf_counter() - launched + copied - start, sets
 
     def sizes(self, placement: Placement) -> tuple[int, int]:
         """Return the bytes that a run copies in and out."""
@@ -77,16 +79,21 @@ class Home:
                 outward += port.size * port.is_written
         return inward, outward
 
-    def _prepare(self, placement: Placement, inward: list[Move], outward: list[Move]) -> None:
-        """Make the copies of a placement ready when it comes for the second time."""
+    def _copies(self, placement: Placement) -> tuple[Batch | Loose, Batch | Loose]:
+        """Return the copies before and after a run: made ready from the second time on."""
+        if (ready := self._ready.get(placement)) is not None:
+            return ready
+        inward, outward = self._moves(placement)
         if placement not in self._ready:
             self._ready[placement] = None
             if len(self._ready) > KEPT:
                 self._ready.popitem(last=False)
-            return
-        batches = self._site.copier.batch(inward), self._site.copier.batch(outward)
-        if batches[0] is not None and batches[1] is not None:
-            self._ready[placement] = batches[0], batches[1]
+        else:
+            batches = self._site.copier.batch(inward), self._site.copier.batch(outward)
+            if batches[0] is not None and batches[1] is not None:
+                self._ready[placement] = ready = batches[0], batches[1]
+                return ready
+        return Loose(self._site.copier, inward), Loose(self._site.copier, outward)
 
     def _moves(self, placement: Placement) -> tuple[list[Move], list[Move]]:
         """Return the copies before and after a run."""
@@ -99,7 +106,3 @@ class Home:
             if port.is_written:
                 outward.append(Move(home, at, port.size))
         return inward, outward
-
-    def _count(self, copies: int, size: int) -> None:
-        self.tally.copies += copies
-        self.tally.copied += size

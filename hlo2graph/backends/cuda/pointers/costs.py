@@ -15,6 +15,7 @@ SMALL = 256
 ROUNDS = 8
 FIRST_UPDATE = 1e-6  # seconds a node, until some were updated
 WEIGHT = 0.2  # of a new measurement against those before
+ON_DEVICE = 2e-6  # seconds that a small copy takes there, which a run waits for
 
 
 @dataclass(slots=True)
@@ -43,6 +44,11 @@ class Costs:
         """Take a measured move of so many nodes into account."""
         if nodes:
             self.update += WEIGHT * (seconds / nodes - self.update)
+
+    def learn_copy(self, seconds: float, launches: int) -> None:
+        """Take into account what launches of copies took the host."""
+        if launches:
+            self.copy += WEIGHT * (seconds / launches + ON_DEVICE - self.copy)
 
     def learn_build(self, seconds: float) -> None:
         """Take a measured instantiation into account."""
