@@ -14,7 +14,7 @@ from cuda.bindings import driver as real
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import budget as budgets
 from hlo2graph.backends.cuda import built
-from hlo2graph.backends.cuda.budget import NODE_BYTES, VARIABLE, GraphBudget, Holder
+from hlo2graph.backends.cuda.budget import VARIABLE, GraphBudget, Holder, estimated_bytes
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.pointers import cache
 from hlo2graph.errors import BackendError, InputError
@@ -314,9 +314,12 @@ def test_memory_in_words(several, budget):
     _, exes = several(3)
     text = str(h2g.graph_memory())
     size = budget.size // 3
-    assert text.startswith(f"{3 * size:,} bytes in 3 graphs, 0 dropped, 0 built again\n")
+    head = f"{3 * size:,} bytes in 3 graphs, "
+    assert text.startswith(head)
+    assert " taken from the GPU; 0 dropped, 0 built again\n" in text
     assert f"  m0 {size:,} bytes in 1 graph\n" in text
-    assert size >= NODE_BYTES * exes[0].graph.nodes
+    assert size == estimated_bytes(exes[0].graph.nodes)
+    assert h2g.graph_memory().taken >= 3 * exes[0].memory.driver > 0
     h2g.set_graph_budget(10**6)
     assert " bytes of 1,000,000 in 3 graphs" in str(h2g.graph_memory())
 
@@ -346,4 +349,6 @@ def test_what_is_no_budget(limit):
 
 def test_without_a_gpu_it_can_be_set():
     h2g.set_graph_budget(np.int64(5))
-    assert str(h2g.graph_memory()) == "0 bytes of 5 in 0 graphs, 0 dropped, 0 built again"
+    assert str(h2g.graph_memory()) == (
+        "0 bytes of 5 in 0 graphs, 0 taken from the GPU; 0 dropped, 0 built again"
+    )

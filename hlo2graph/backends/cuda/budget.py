@@ -6,8 +6,10 @@ built again when it is launched next. A graph is dropped only while nobody calls
 once its last run has ended. Where the GPU itself has no memory left for a new graph, all others are
 dropped and, if there were any, it is tried once more.
 
-What a graph takes is the fall of the GPU's free memory while it was instantiated. The driver hands
-memory out in blocks, so that many graphs show none: a graph counts for NODE_BYTES a node at least.
+What one graph takes cannot be asked for. The driver hands memory out of blocks of 2 MB and more and
+keeps that of graphs that are gone for those to come, so that the GPU's free memory falls by a whole
+block or by nothing. A graph therefore counts for what graphs of as many nodes took on average where
+many were made, on an H200; `taken` is what free memory really fell by.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from hlo2graph.errors import BackendError, InputError
 from hlo2graph.options import read_size
 
 VARIABLE = "HLO2GRAPH_GRAPH_BUDGET"
-NODE_BYTES = 1024
+GRAPH_BYTES = 100_000  # of a graph, and of each of its nodes
+NODE_BYTES = 6_000
 NAMED = 3  # owners that an error names
 
 T = TypeVar("T")
@@ -45,7 +48,8 @@ class Graph(Protocol):
     """A graph that can be dropped, and builds itself again when it is launched."""
 
     holder: Holder | None  # None where it is never to be dropped
-    size: int  # bytes
+    size: int  # bytes that it counts for
+    driver_bytes: int  # that free memory fell by
     used: int  # `tick` at its last launch
 
     def drop(self) -> None:
@@ -55,7 +59,7 @@ class Graph(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The instantiated graphs of executables of one name, and their bytes."""
+    """The instantiated graphs of executables of one name, and the bytes they count for."""
 
     name: str
     graphs: int
@@ -67,13 +71,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class GraphMemory:
-    """What instantiated graphs take: `size` bytes, of `limit` where there is one.
+    """What instantiated graphs count for: `size` bytes, of `limit` where there is one.
 
-    `dropped` and `rebuilt` count graphs since the process began. `owners` begin with the largest.
+    `taken` is what the GPU's free memory fell by, `dropped` and `rebuilt` count graphs, all since
+    the process began. `owners` begin with the largest.
     """
 
     limit: int | None
     size: int
+    taken: int
     graphs: int
     dropped: int
     rebuilt: int
@@ -82,8 +88,8 @@ class GraphMemory:
     def __str__(self) -> str:
         limit = "" if self.limit is None else f" of {self.limit:,}"
         head = (
-            f"{self.size:,} bytes{limit} in {self.graphs:,} graphs, "
-            f"{self.dropped:,} dropped, {self.rebuilt:,} built again"
+            f"{self.size:,} bytes{limit} in {self.graphs:,} graphs, {self.taken:,} taken from the "
+            f"GPU; {self.dropped:,} dropped, {self.rebuilt:,} built again"
         )
         return "\n".join([head, *(f"  {owner}" for owner in self.owners)])
 
@@ -96,7 +102,7 @@ class GraphBudget:
         self._graphs: WeakSet[Graph] = WeakSet()
         self._limit: int | None = None
         self._is_set = False
-        self._dropped = self._rebuilt = 0
+        self._dropped = self._rebuilt = self._taken = 0
 
     @property
     def limit(self) -> int | None:
@@ -135,9 +141,15 @@ class GraphBudget:
                 found.setdefault(name, []).append(graph.size)
             owners = [Owner(name, len(sizes), sum(sizes)) for name, sizes in found.items()]
             owners.sort(key=lambda owner: (-owner.size, owner.name))
-            graphs = len(self._graphs)
-            counts = (self._dropped, self._rebuilt)
-            return GraphMemory(self.limit, self.size, graphs, *counts, tuple(owners))
+            return GraphMemory(
+                self.limit,
+                self.size,
+                self._taken,
+                len(self._graphs),
+                self._dropped,
+                self._rebuilt,
+                tuple(owners),
+            )
 
     def instantiate(self, graph: Graph, nodes: int, make: Callable[[], T]) -> T:
         """Return what `make` instantiates for `graph`, of so many nodes, after making room for it.
@@ -151,8 +163,8 @@ class GraphBudget:
 
         with self._lock:
             self._graphs.discard(graph)
-            least = nodes * NODE_BYTES
-            self._make_room(least, graph.holder)
+            size = estimated_bytes(nodes)
+            self._make_room(size, graph.holder)
             free = free_bytes()
             try:
                 made = make()
@@ -160,16 +172,16 @@ class GraphBudget:
                 if not is_out_of_memory(error):
                     raise
                 made = self._once_more(make, graph.holder, error)
-            graph.size = max(least, free - free_bytes())
+            graph.size, graph.driver_bytes = size, max(0, free - free_bytes())
             graph.used = tick()
+            self._taken += graph.driver_bytes
             self._graphs.add(graph)
-            self._make_room(0, graph.holder)  # it may have taken more than it counted for
             return made
 
     def has_room(self, nodes: int, holder: Holder | None) -> bool:
         """Tell whether one graph more fits, after dropping those of others."""
         with self._lock:
-            needed = nodes * NODE_BYTES
+            needed = estimated_bytes(nodes)
             self._make_room(needed, holder)
             limit = self.limit
             return limit is None or self.size + needed <= limit
@@ -215,6 +227,11 @@ class GraphBudget:
             finally:
                 other.lock.release()
         return self._dropped - before
+
+
+def estimated_bytes(nodes: int) -> int:
+    """Return what an instantiated graph of so many nodes takes of the GPU's memory."""
+    return GRAPH_BYTES + nodes * NODE_BYTES
 
 
 BUDGET = GraphBudget()

@@ -77,6 +77,7 @@ class BuiltGraph:
     ) -> None:
         self._maker, self._home, self._stream = maker, home, stream
         self.holder, self.size, self.used = holder, 0, 0
+        self.driver_bytes = 0  # what the driver took for it
         self.exec: GraphExec | None = None
         self._launch: Bound | None = None
         self.refusals: list[str] = []  # why the graph was instantiated anew
@@ -109,7 +110,7 @@ class BuiltGraph:
 
     def drop(self) -> None:
         """Let go of what is instantiated; who calls has waited for its last run."""
-        self.exec, self._launch = None, None
+        self.exec, self._launch, self.driver_bytes = None, None, 0
         self._moves.clear()
         self._launchers.clear()
 
@@ -127,11 +128,6 @@ class BuiltGraph:
     def graph(self) -> Any:
         """The graph that is instantiated."""
         return self.ready.graph
-
-    @property
-    def driver_bytes(self) -> int:
-        """What the driver took for it."""
-        return 0 if self.exec is None else self.size
 
     def _take(self, builder: GraphBuilder, placement: Placement) -> None:
         assert self.exec is not None
