@@ -148,7 +148,7 @@ def test_loads_on_a_gpu_without_compiling(name, strategy, fake, path, monkeypatc
     monkeypatch.setattr(bind, "compile_units", None)
     monkeypatch.setattr(prepared, "kernels_of", None)
     loaded = h2g.load(path)
-    assert loaded.pointers == strategy
+    assert loaded.choices.pointers == strategy
     assert same_bits(loaded(*args), want)
     assert same_bits(loaded(*args), want)
 
@@ -175,7 +175,7 @@ def test_loading_may_choose_anew_but_for_what_is_in_the_kernels(fake, path):
     assert h2g.load(path).unrolled == ()
     loaded = h2g.load(path, unroll_loops="9", pointers="update")
     assert loaded.unrolled
-    assert loaded.pointers == "update"
+    assert loaded.choices.pointers == "update"
     assert loaded.precise
     with pytest.raises(InputError, match="unroll_loops is auto, never or"):
         h2g.load(path, unroll_loops="some")
