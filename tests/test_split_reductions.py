@@ -201,3 +201,39 @@ ENTRY e {{
 }}"""
     assert len(h2g.plan(text.format(60000), target="sm_90").body.thunks) == 1
     assert len(h2g.plan(text.format(600000), target="sm_90").body.thunks) == 3
+
+
+STATISTICS = """HloModule m
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[{0},16] parameter(0)
+  z = f32[] constant(0)
+  n = f32[] constant({0})
+  s = f32[16] reduce(x, z), dimensions={{0}}, to_apply=add
+  ns = f32[16] broadcast(n), dimensions={{}}
+  mean = f32[16] divide(s, ns)
+  means = f32[{0},16] broadcast(mean), dimensions={{1}}
+  d = f32[{0},16] subtract(x, means)
+  d2 = f32[{0},16] multiply(d, d)
+  v = f32[16] reduce(d2, z), dimensions={{0}}, to_apply=add
+  variance = f32[16] divide(v, ns)
+  root = f32[16] rsqrt(variance)
+  roots = f32[{0},16] broadcast(root), dimensions={{1}}
+  ROOT r = f32[{0},16] multiply(d, roots)
+}}"""
+
+
+@needs_gxx
+def test_readers_fold_a_few_parts_themselves():
+    """Three kernels: the parts of sums, those of squares, and what is made of both."""
+    plan = h2g.plan(STATISTICS.format(4096), target="sm_90")
+    assert len(plan.body.thunks) == 3
+    arguments = random_inputs(plan.inputs, 0)
+    (found,), (want,) = EmulatedExecutable(plan)(*arguments), HostExecutable(plan)(*arguments)
+    close = compare(found, want, tolerance_for(plan.outputs[0].shape.dtype), "r")
+    assert close.ok, str(close)
+
+
+def test_many_readers_leave_parts_to_a_kernel():
+    """To fold them for each element would take longer than a launch."""
+    assert len(h2g.plan(STATISTICS.format(1 << 20), target="sm_90").body.thunks) == 5

@@ -11,7 +11,8 @@ smaller. The figures are those of passes/figures.py.
   included: for a broadcast, a window, another loop over other dimensions.
 - A loop's state takes a copy, which is a launch too, where its next value comes from a kernel that
   reads it at another index.
-- What is dear (transcendental functions, folds) is computed once; again only MOST_AGAIN elements.
+- What is dear (transcendental functions, folds of more than 16 steps) is computed once; again only
+  MOST_AGAIN elements. A shorter fold, as of a few parts, is work like any other.
 - What goes into a product is computed for each tile of it again: only what reads one array does, or
   what no other kernel takes in and is at most MOST_FED elements with all repetitions.
 - A kernel has at most MOST_INSTRUCTIONS, which written out are at most MOST_WRITTEN (what is needed

@@ -23,9 +23,11 @@ _TRANSCENDENTAL = frozenset(
     | {"exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power"}
     | {"sine", "sinh", "tan", "tanh"}
 )
+SHORT_FOLD = 16  # steps
 _SLOW = frozenset({"divide", "remainder", "rsqrt", "sqrt"})
 _TRANSCENDENTAL_WEIGHT = 16
 _SLOW_WEIGHT = 8
+_READ_WEIGHT = 3  # of a step of a short fold, which each reader reads anew, from the cache
 _FFT_WEIGHT = 4  # for each doubling of the length
 _SCATTER_BLOCKS = 1024  # each of which looks at all indices
 _DOT_TILE = 16  # results that share what is computed of an operand
@@ -45,7 +47,8 @@ class Facts:
     """Of one instruction.
 
     elements: of its largest leaf. weight: the cheap operations that one of them takes.
-    is_dear: transcendental, or a fold. is_hero: it may decide for the kernel's form.
+    is_dear: transcendental, or a fold. is_fold: of more than a few steps.
+    is_hero: it may decide for the kernel's form.
     turns: it reads its operand across the grain, along another dimension than lies in memory.
     """
 
@@ -64,7 +67,7 @@ def facts_of(body: Body, name: str) -> Facts:
     """Return the facts of an instruction of `body`."""
     instr = body[name]
     elements = _elements(instr)
-    is_fold = instr.opcode in FOLDS
+    is_fold = instr.opcode in FOLDS and not _is_short(body, instr, elements)
     return Facts(
         elements,
         instr.shape.size,
@@ -72,10 +75,18 @@ def facts_of(body: Body, name: str) -> Facts:
         instr.opcode not in NO_WORK,
         is_fold or instr.opcode in _TRANSCENDENTAL or instr.opcode == "fft",
         is_fold,
-        is_fold or instr.opcode == "fft" or needs_own_kernel(instr),
+        instr.opcode in FOLDS or instr.opcode == "fft" or needs_own_kernel(instr),
         _turns(body, instr),
         _asks(body, instr, elements),
     )
+
+
+def _is_short(body: Body, instr: Instruction, elements: int) -> bool:
+    """Tell whether a fold has so few steps that each element that reads it may do it for itself.
+
+    So have those of parts, where few results were folded in two steps.
+    """
+    return instr.opcode == "reduce" and _fan(body, instr, 0, max(1, elements)) <= SHORT_FOLD
 
 
 def _elements(instr: Instruction) -> int:
@@ -146,7 +157,8 @@ def _weight(body: Body, instr: Instruction, elements: int) -> int:
     if instr.opcode in _SLOW:
         return _SLOW_WEIGHT
     if instr.opcode in ("reduce", "reduce-window", "select-and-scatter"):
-        return max(1, int(_fan(body, instr, 0, max(1, elements))))
+        steps = max(1, int(_fan(body, instr, 0, max(1, elements))))
+        return steps * (_READ_WEIGHT if steps <= SHORT_FOLD else 1)
     if instr.opcode in FOLDS:
         return 2 * max(1, int(_products(body, instr)))
     if instr.opcode == "fft":
