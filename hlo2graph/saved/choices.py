@@ -7,7 +7,7 @@ from typing import cast
 
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.cuda.partial.policy import Policy
-from hlo2graph.options import MATMUL_PRECISIONS, POINTERS, check_choice, check_rounds
+from hlo2graph.options import MATMUL_PRECISIONS, POINTERS, TEMPORARIES, check_choice, check_rounds
 
 
 def checked(choices: Choices) -> Choices:
@@ -24,6 +24,7 @@ def checked(choices: Choices) -> Choices:
     check_rounds("unroll_loops", choices.unroll_loops)
     check_choice("pointers", choices.pointers, POINTERS)
     Policy.of(choices.capture)
+    check_choice("temporaries", choices.temporaries, TEMPORARIES)
     return choices
 
 
