@@ -69,10 +69,10 @@ class Reckoning:
         return chosen
 
     def _cheapest(self, key: Placement, prices: Prices, calls: int) -> Way:
-        """Choose, as one of `calls` calls for which this is done once."""
+        """Choose; this is done once for `calls` calls, all taken to be for `key` if it came before."""
         copying, updating = prices.copying, prices.updating
         once = min(copying, updating) if prices.has_mover else copying
-        paid = self.paid.pop(key, 0.0) + once * calls
+        paid = once + (self.paid.pop(key) + once * (calls - 1) if key in self.paid else 0.0)
         if paid > prices.building:
             return Way.BUILD
         self.paid[key] = paid
@@ -86,6 +86,7 @@ class Reckoning:
             return Way.BUILD_MOVER
         if updating <= copying:
             return Way.UPDATE
-        self.streak = calls * copying + (self.streak if key == self.streak_of else 0.0)
-        self.streak_of = key
+        if key != self.streak_of:
+            self.streak_of, self.streak = key, -copying * (calls - 1)
+        self.streak += copying * calls
         return Way.UPDATE if self.streak > updating else Way.COPY
