@@ -69,7 +69,7 @@ class Reckoning:
         return chosen
 
     def _cheapest(self, key: Placement, prices: Prices, calls: int) -> Way:
-        """Choose; this is done once for `calls` calls, all taken to be for `key` if it came before."""
+        """Choose, once for `calls` calls: all taken to be for `key` if it came before."""
         copying, updating = prices.copying, prices.updating
         once = min(copying, updating) if prices.has_mover else copying
         paid = once + (self.paid.pop(key) + once * (calls - 1) if key in self.paid else 0.0)
