@@ -9,20 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.column_plan import FEWEST_SLICES, ColumnPlan, plan_columns
-from hlo2graph.backends.cuda.forms.folding import (
-    FoldWriter,
-    Place,
-    Values,
-    dtypes_of,
-    indices,
-)
-from hlo2graph.backends.cuda.forms.line_order import divide_together, loads_first
+from hlo2graph.backends.cuda.forms.fold_places import Place, Run, indices
+from hlo2graph.backends.cuda.forms.folding import FoldWriter, dtypes_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.device import Expr
@@ -51,14 +44,6 @@ def columns_kernel(
     return KernelSource(signature.name, text, grid, plan.threads)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One step's elements of a thread's results; `inside` is the test that there is such a step."""
-
-    places: tuple[Place, ...]
-    inside: Expr | None
-
-
 class _Writer:
     """Writes the body."""
 
@@ -66,24 +51,15 @@ class _Writer:
         self.fold, self.region, self.plan = fold, region, plan
         self.emit = fold.emit
         self.reduces = fold.reduces(region.reduces)
-        # Of each reduce, of each of the thread's results: the parts that it has folded.
-        self.partial: dict[str, list[list[Expr]]] = {}
+        fold.width = plan.vector
 
     def write(self) -> None:
         """Write all lines."""
         self._place_results()
-        for reduce in self.reduces:
-            types = dtypes_of(reduce)
-            self.partial[reduce.name] = [
-                [self.emit.variable(t, "{}") for t in types] for _ in range(self.plan.vector)
-            ]
+        self.fold.begin(self.reduces)
         with self._round() as (steps, is_first):
-            start = len(self.emit.lines)
-            values = [self._values(reduce, steps) for reduce in self.reduces]
-            loads_first(self.emit, start)
-            for reduce, found in zip(self.reduces, values, strict=True):
-                self._fold(reduce, steps, found, is_first)
-            self._store_full(steps)
+            self.fold.fold_round(self.reduces, steps, is_first)
+            self.fold.store_runs(steps, self.fold.results(Size.FULL), self.inside)
         shared = self._share()
         self._finish(shared)
 
@@ -102,7 +78,7 @@ class _Writer:
         self.first = emit.integer(f"{run} * {plan.vector}") if plan.vector > 1 else run
         self.kept = indices(emit, self.region, self.region.space.kept, run, plan.vector)
 
-    def _step(self, at: Expr, inside: Expr | None) -> _Step:
+    def _step(self, at: Expr, inside: Expr | None) -> Run:
         emit, region = self.emit, self.region
         (along,) = indices(emit, region, region.space.reduced, at, 1)
         base = None
@@ -114,10 +90,10 @@ class _Writer:
             live = [index[d] for d, n in enumerate(region.space.shape.dims) if n != 1]
             number = emit.integer(f"{base} + {k}") if base and k else base
             places.append(Place(emit, region.space, live, number))
-        return _Step(tuple(places), inside)
+        return Run(tuple(places), inside)
 
     @contextmanager
-    def _round(self) -> Iterator[tuple[Sequence[_Step], Expr]]:
+    def _round(self) -> Iterator[tuple[Sequence[Run], Expr]]:
         """Write what the context writes for the steps of a round; gives the test for the first."""
         emit, plan, steps = self.emit, self.plan, self.region.steps
         at, stride = emit.fresh("n"), plan.slices * plan.ahead
@@ -133,37 +109,6 @@ class _Writer:
             yield found, f"{at} == slice"
 
     # ---- folding --------------------------------------------------------------------------
-
-    def _values(self, reduce: Instruction, steps: Sequence[_Step]) -> list[list[Values]]:
-        return [[self.fold.values(reduce, place) for place in step.places] for step in steps]
-
-    def _fold(
-        self,
-        reduce: Instruction,
-        steps: Sequence[_Step],
-        values: Sequence[list[Values]],
-        is_first: Expr,
-    ) -> None:
-        """Fold a round's steps: those that all threads have at once, then the others."""
-        fold, emit = self.fold, self.emit
-        held = self.partial[reduce.name]
-        whole = [v for step, v in zip(steps, values, strict=True) if step.inside is None]
-        totals = [fold.folded(reduce, column) for column in zip(*whole, strict=True)]
-        with emit.block(f"if ({is_first})"):
-            self._each(fold.assign, reduce, held, totals)
-        with emit.block("else"):
-            self._each(fold.fold, reduce, held, totals)
-        for step, found in zip(steps, values, strict=True):
-            if step.inside:
-                with emit.block(f"if ({step.inside})"):
-                    self._each(fold.fold, reduce, held, found)
-
-    @staticmethod
-    def _each(
-        do: _Do, reduce: Instruction, held: Sequence[list[Expr]], values: Sequence[Values]
-    ) -> None:
-        for into, value in zip(held, values, strict=True):
-            do(reduce, into, value)
 
     def _share(self) -> dict[str, list[Expr]]:
         """Bring the slices' parts to shared memory; fold them in pairs until few are left."""
@@ -192,11 +137,11 @@ class _Writer:
         for name, arrays in shared.items():
             for number, array in enumerate(arrays):
                 for k in range(vector):
-                    self.emit.line(f"{array}[own + {k}] = {self.partial[name][k][number]};")
+                    self.emit.line(f"{array}[own + {k}] = {self.fold.partial[name][k][number]};")
 
     def _from_memory(self, reduce: Instruction, arrays: Sequence[Expr], half: int) -> None:
         plan = self.plan
-        for k, held in enumerate(self.partial[reduce.name]):
+        for k, held in enumerate(self.fold.partial[reduce.name]):
             values = [
                 self.emit.bind(dtype, f"{array}[own + {half * plan.width + k}]")
                 for dtype, array in zip(dtypes_of(reduce), arrays, strict=True)
@@ -204,18 +149,6 @@ class _Writer:
             self.fold.fold(reduce, held, values)
 
     # ---- results --------------------------------------------------------------------------
-
-    def _store_full(self, steps: Sequence[_Step]) -> None:
-        """Write full-size results: all values of a step, then all its stores."""
-        leaves = self.fold.results(Size.FULL)
-        for step in steps if leaves else ():
-            start = len(self.emit.lines)
-            found = [[self.fold.result(k, place) for place in step.places] for k in leaves]
-            loads_first(self.emit, start)
-            divide_together(self.emit, start)
-            test = " && ".join(test for test in (self.inside, step.inside) if test)
-            for number, values in zip(leaves, found, strict=True):
-                self.fold.store(number, step.places, values, test)
 
     def _finish(self, shared: Mapping[str, Sequence[Expr]]) -> None:
         """Fold what is left of the slices, a thread a result; write the row-size results."""

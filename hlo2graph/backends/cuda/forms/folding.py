@@ -1,8 +1,7 @@
-"""What the rows and the columns form share: where the values of a region are looked at, and folds.
+"""What the rows and the columns form share: how the reduces of a region are folded, and results.
 
-A `Place` is one element of all full-size values at once, or of all row-size ones. Whatever a
-region's instruction has computed at a place stays known there, so that what waits for a reduce
-finds what was computed for it.
+A thread takes elements in rounds of several runs, whose loads are under way at once; what it has
+folded of them is its part of each of its results.
 """
 
 from __future__ import annotations
@@ -12,12 +11,14 @@ from contextlib import nullcontext
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.fold_places import Place, Run
+from hlo2graph.backends.cuda.forms.line_order import divide_together, loads_first
 from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.backends.cuda.team import Part
 from hlo2graph.hlo import Computation, DType, Instruction, Shape
-from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Folding
-from hlo2graph.ops.region_spaces import Size, Space
+from hlo2graph.ops.region_spaces import Size
 
 Values = tuple[Expr, ...]  # an element of each leaf
 
@@ -30,50 +31,18 @@ FUNCTIONS = frozenset(
 )
 
 
-class Place:
-    """One element, by the index of its dimensions larger than 1, and, if known, its number.
-
-    The number counts elements as the region's input lies in memory.
-    """
-
-    def __init__(
-        self, emit: ElementEmitter, space: Space, live: Sequence[Expr], number: Expr | None
-    ) -> None:
-        """Take the index in logical order."""
-        self._emit = emit
-        self._space = space
-        self._live = tuple(live)
-        self._number = number
-        self._known: dict[tuple[int, ...], Index] = {}
-
-    def index(self, dims: tuple[int, ...]) -> Index:
-        """Return the index of the element in a value of `dims`."""
-        if dims not in self._known:
-            self._known[dims] = self._found(dims)
-        return self._known[dims]
-
-    def _found(self, dims: tuple[int, ...]) -> Index:
-        if self._space.is_plain(dims):
-            live = iter(self._live)
-            index = tuple("0" if n == 1 else next(live) for n in dims)
-        else:
-            assert self._number is not None
-            index = self._emit.split(self._number, dims)
-        if self._number is not None and any(n > 1 for n in dims):
-            shape = self._space.shape
-            if dims == shape.dims:
-                self._emit.places.know(index, shape, self._number)
-            elif shape.is_row_major:
-                self._emit.places.know(index, Shape(shape.dtype, dims), self._number)
-        return index
-
-
 class FoldWriter:
-    """Writes the reduces of a region: their values, folds and totals, and the results."""
+    """Writes the reduces of a region: their values, folds and totals, and the results.
+
+    Element k of a run goes into the k-th of the thread's `width` results, and so on round.
+    `partial` has, of each reduce, of each of these results, the variables with the thread's part.
+    """
 
     def __init__(self, emit: ElementEmitter, region: Folding, computation: Computation) -> None:
         """Take an emitter that walks `computation`."""
         self.emit = emit
+        self.width = 1
+        self.partial: dict[str, list[list[Expr]]] = {}
         self.region = region
         self.computation = computation
         self.leaves: tuple[Shape, ...] = tuple(computation.result.shape.leaves())
@@ -82,7 +51,64 @@ class FoldWriter:
         """Return the reduces of a stage."""
         return tuple(self.computation[name] for name in stage)
 
-    def values(self, reduce: Instruction, place: Place) -> Values:
+    def begin(self, reduces: Sequence[Instruction]) -> None:
+        """Declare the parts, for rounds to come."""
+        for reduce in reduces:
+            types = dtypes_of(reduce)
+            self.partial[reduce.name] = [
+                [self.emit.variable(t, "{}") for t in types] for _ in range(self.width)
+            ]
+
+    def fold_round(
+        self, reduces: Sequence[Instruction], runs: Sequence[Run], is_first: Expr | None
+    ) -> None:
+        """Fold a round's elements; `is_first` tells the first of several rounds."""
+        start = len(self.emit.lines)
+        values = [
+            [[self._values(reduce, place) for place in run.places] for run in runs]
+            for reduce in reduces
+        ]
+        loads_first(self.emit, start)
+        for reduce, found in zip(reduces, values, strict=True):
+            self._fold_runs(reduce, runs, found, is_first)
+
+    def _fold_runs(
+        self,
+        reduce: Instruction,
+        runs: Sequence[Run],
+        values: Sequence[list[Values]],
+        is_first: Expr | None,
+    ) -> None:
+        """Fold runs that all threads have at once, then the others."""
+        emit = self.emit
+        whole = [v for run, each in zip(runs, values, strict=True) if not run.inside for v in each]
+        totals = self._totals(reduce, whole)
+        if is_first is None:
+            types = dtypes_of(reduce)
+            self.partial[reduce.name] = [
+                [emit.variable(t, v) for t, v in zip(types, total, strict=True)] for total in totals
+            ]
+        else:
+            with emit.block(f"if ({is_first})"):
+                for into, total in zip(self.partial[reduce.name], totals, strict=True):
+                    self.assign(reduce, into, total)
+            with emit.block("else"):
+                self._fold_each(reduce, totals)
+        for run, each in zip(runs, values, strict=True):
+            if run.inside:
+                totals = self._totals(reduce, each)
+                with emit.block(f"if ({run.inside})"):
+                    self._fold_each(reduce, totals)
+
+    def _totals(self, reduce: Instruction, values: Sequence[Values]) -> list[Values]:
+        """Return the folds of one or more elements of each of the thread's results."""
+        return [self._folded(reduce, values[k :: self.width]) for k in range(self.width)]
+
+    def _fold_each(self, reduce: Instruction, totals: Sequence[Values]) -> None:
+        for into, total in zip(self.partial[reduce.name], totals, strict=True):
+            self.fold(reduce, into, total)
+
+    def _values(self, reduce: Instruction, place: Place) -> Values:
         """Return what `reduce` folds at `place`."""
         count = len(reduce.operands) // 2
         return tuple(self.at(name, 0, place) for name in reduce.operands[:count])
@@ -92,7 +118,7 @@ class FoldWriter:
         leaf = tuple(self.computation[name].shape.leaves())[number]
         return self.emit.leaf(name, number, place.index(leaf.dims))
 
-    def folded(self, reduce: Instruction, values: Sequence[Values]) -> Values:
+    def _folded(self, reduce: Instruction, values: Sequence[Values]) -> Values:
         """Return the fold of one or more elements, neighbours first."""
         found = list(values)
         while len(found) > 1:
@@ -146,6 +172,22 @@ class FoldWriter:
         """Return an element of a result leaf."""
         return self.at(self.computation.root, number, place)
 
+    def store_runs(self, runs: Sequence[Run], leaves: Sequence[int], inside: Expr | None) -> None:
+        """Write full-size results, if `inside` holds: all values of a run, then all its stores."""
+        for run in runs if leaves else ():
+            start = len(self.emit.lines)
+            found: dict[int, list[Expr]] = {number: [] for number in leaves}
+            for place in run.places:
+                if any(self.region.waits[k] for k in leaves):
+                    self.bridge(Size.FULL, place)
+                for number in leaves:
+                    found[number].append(self.result(number, place))
+            loads_first(self.emit, start)
+            divide_together(self.emit, start)
+            test = " && ".join(test for test in (inside, run.inside) if test)
+            for number, values in found.items():
+                self.store(number, run.places, values, test)
+
     def store(
         self, number: int, places: Sequence[Place], values: Sequence[Expr], test: str = ""
     ) -> None:
@@ -176,29 +218,6 @@ class FoldWriter:
 
     def _called(self, reduce: Instruction, a: Sequence[Expr], b: Sequence[Expr]) -> Values:
         return self.emit.call(str(reduce.attrs["to_apply"]), (*a, *b))
-
-
-def indices(
-    emit: ElementEmitter, region: Folding, dims: Sequence[int], run: Expr, count: int
-) -> list[dict[int, Expr]]:
-    """Return the index along `dims` of each element of run number `run` of `count` elements.
-
-    Elements are counted as the input lies.
-    """
-    shape = region.space.shape
-    order = [d for d in reversed(shape.minor_to_major) if d in dims and shape.dims[d] > 1]
-    sizes = [shape.dims[d] for d in order]
-    if not order or sizes[-1] % count:
-        first = emit.integer(f"{run} * {count}") if count > 1 else run
-        numbers = [emit.integer(f"{first} + {k}") if k else first for k in range(count)]
-        return [dict(zip(order, emit.split(n, sizes), strict=True)) for n in numbers]
-    # In whole runs, so that the compiler sees that a run begins at a multiple of `count`.
-    index = dict(zip(order, emit.split(run, [*sizes[:-1], sizes[-1] // count]), strict=True))
-    minor = index[order[-1]]
-    first = emit.integer(f"{minor} * {count}") if count > 1 and minor != "0" else minor
-    return [
-        index | {order[-1]: emit.integer(f"{first} + {k}" if k else first)} for k in range(count)
-    ]
 
 
 def dtypes_of(reduce: Instruction) -> list[DType]:

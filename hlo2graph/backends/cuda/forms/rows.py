@@ -13,17 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.folding import (
-    FoldWriter,
-    Place,
-    Values,
-    dtypes_of,
-    indices,
-)
-from hlo2graph.backends.cuda.forms.line_order import divide_together, loads_first
+from hlo2graph.backends.cuda.forms.fold_places import Place, Run, indices
+from hlo2graph.backends.cuda.forms.folding import FoldWriter
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -49,21 +42,13 @@ def rows_kernel(
     return KernelSource(signature.name, text, grid, plan.team.threads)
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """Elements side by side; `inside` is the test that they lie in the row, if they may not."""
-
-    places: tuple[Place, ...]
-    inside: Expr | None
-
-
 class _Writer:
     """Writes the body."""
 
     def __init__(self, fold: FoldWriter, region: Rows, plan: RowPlan) -> None:
         self.fold, self.region, self.plan = fold, region, plan
         self.emit = fold.emit
-        self._held: list[_Chunk] = []
+        self._held: list[Run] = []
 
     def write(self) -> None:
         """Write all lines."""
@@ -80,7 +65,7 @@ class _Writer:
         late = [*free, *waiting] if self.plan.held else waiting
         if late:
             with self._round() as (chunks, _):
-                self._store(chunks, late)
+                self.fold.store_runs(chunks, late, self.inside)
         self._store_row()
 
     def _is_awaited(self, stage: int) -> bool:
@@ -100,7 +85,7 @@ class _Writer:
         live = [self._kept[d] for d in space.kept if space.shape.dims[d] != 1]
         self.row = Place(emit, space, live, self.number if space.shape.is_row_major else None)
 
-    def _chunks(self, first: Expr) -> list[_Chunk]:
+    def _chunks(self, first: Expr) -> list[Run]:
         """Return the chunks of a round, of which `first` is the first run of columns."""
         found = []
         slices, vectors = self.plan.team.slices, self.plan.vectors
@@ -112,7 +97,7 @@ class _Writer:
             inside = f"{at} < {vectors}" if open_end else None
             if inside:
                 at = self.emit.integer(f"{inside} ? {at} : {vectors - 1}")
-            found.append(_Chunk(tuple(self._run(at)), inside))
+            found.append(Run(tuple(self._run(at)), inside))
         return found
 
     def _run(self, at: Expr) -> Iterator[Place]:
@@ -129,7 +114,7 @@ class _Writer:
             yield Place(emit, region.space, live, number if region.is_contiguous else None)
 
     @contextmanager
-    def _round(self) -> Iterator[tuple[Sequence[_Chunk], Expr | None]]:
+    def _round(self) -> Iterator[tuple[Sequence[Run], Expr | None]]:
         """Write what the context writes for all chunks; gives the test for the first round."""
         if self.plan.held:
             yield self._held, None
@@ -144,72 +129,19 @@ class _Writer:
 
     def _stage(self, reduces: Sequence[Instruction], early: Sequence[int], awaited: bool) -> None:
         """Fold reduces that wait for the stages before only; store what waits for none."""
-        emit = self.emit
-        partial: dict[str, list[Expr]] = {}
+        fold = self.fold
         if not self.plan.held:
-            for reduce in reduces:
-                partial[reduce.name] = [emit.variable(t, "{}") for t in dtypes_of(reduce)]
+            fold.begin(reduces)
         with self._round() as (chunks, is_first):
-            start = len(emit.lines)
-            values = [self._values(reduce, chunks) for reduce in reduces]
-            loads_first(emit, start)
-            for reduce, found in zip(reduces, values, strict=True):
-                self._fold(reduce, chunks, found, partial, is_first)
-            if early:
-                self._store(chunks, early)
-        parts = [self.fold.part(reduce, partial[reduce.name]) for reduce in reduces]
-        self.plan.team.combine(emit, parts, all_threads=awaited)
-        for reduce in reduces:
-            self.fold.settle(reduce, partial[reduce.name], self.row)
-
-    def _values(self, reduce: Instruction, chunks: Sequence[_Chunk]) -> list[list[Values]]:
-        return [[self.fold.values(reduce, place) for place in chunk.places] for chunk in chunks]
-
-    def _fold(
-        self,
-        reduce: Instruction,
-        chunks: Sequence[_Chunk],
-        values: Sequence[list[Values]],
-        partial: dict[str, list[Expr]],
-        is_first: Expr | None,
-    ) -> None:
-        """Fold a round's elements: those that all threads have at once, then the others."""
-        fold, emit = self.fold, self.emit
-        whole = [
-            v for chunk, each in zip(chunks, values, strict=True) if not chunk.inside for v in each
-        ]
-        total = fold.folded(reduce, whole)
-        if is_first is None:
-            types = dtypes_of(reduce)
-            partial[reduce.name] = [emit.variable(t, v) for t, v in zip(types, total, strict=True)]
-        else:
-            with emit.block(f"if ({is_first})"):
-                fold.assign(reduce, partial[reduce.name], total)
-            with emit.block("else"):
-                fold.fold(reduce, partial[reduce.name], total)
-        for chunk, each in zip(chunks, values, strict=True):
-            if chunk.inside:
-                rest = fold.folded(reduce, each)
-                with emit.block(f"if ({chunk.inside})"):
-                    fold.fold(reduce, partial[reduce.name], rest)
+            fold.fold_round(reduces, chunks, is_first)
+            fold.store_runs(chunks, early, self.inside)
+        held = [(reduce, fold.partial[reduce.name][0]) for reduce in reduces]
+        parts = [fold.part(reduce, own) for reduce, own in held]
+        self.plan.team.combine(self.emit, parts, all_threads=awaited)
+        for reduce, own in held:
+            fold.settle(reduce, own, self.row)
 
     # ---- results --------------------------------------------------------------------------
-
-    def _store(self, chunks: Sequence[_Chunk], leaves: Sequence[int]) -> None:
-        """Write full-size results: all values of a chunk, then all its stores."""
-        for chunk in chunks:
-            start = len(self.emit.lines)
-            found: dict[int, list[Expr]] = {number: [] for number in leaves}
-            for place in chunk.places:
-                if any(self.region.waits[k] for k in leaves):
-                    self.fold.bridge(Size.FULL, place)
-                for number in leaves:
-                    found[number].append(self.fold.result(number, place))
-            loads_first(self.emit, start)
-            divide_together(self.emit, start)
-            test = " && ".join(test for test in (self.inside, chunk.inside) if test)
-            for number, values in found.items():
-                self.fold.store(number, chunk.places, values, test)
 
     def _store_row(self) -> None:
         leaves = self.fold.results(Size.ROW)
