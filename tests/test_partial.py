@@ -86,6 +86,14 @@ def test_what_is_too_small_for_a_graph_joins_a_later_one():
     assert graphs([[], [0], [1], [1], []], held, least=3) == [[2, 3, 4]]
 
 
+def test_more_in_graphs_is_worth_more_than_fewer_graphs():
+    # 1 needs the lone 0, and 3 too: if the first run were a graph, 2 would be in it by itself
+    assert graphs([[], [0], [], [0]], [False, True, True, True], least=2) == [[1, 2, 3]]
+    # begun with lone thunks, 0 and 3 are one graph of two; a graph of 0 alone is too small
+    waits, held = [[], [], [1], [0, 2]], [True, False, False, True]
+    assert graphs(waits, held, least=2) == [[0, 3]]
+
+
 def test_what_is_too_small_is_enqueued_alone():
     assert graphs([[], [0], [1]], [True, False, True], least=2) == []
 

@@ -7,6 +7,7 @@ allow that, and else is enqueued by itself.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ class Cutter:
 
     def holds_all(self) -> bool:
         """The whole plan is one graph."""
+        if self.policy == Policy():
+            return True
         parts = self.parts(self.plan.body)
         return not parts or (len(parts) == 1 and isinstance(parts[0], Region))
 
@@ -92,12 +95,16 @@ def arranged(
     """Yield runs of positions that together are a valid order, and whether a graph holds them.
 
     Position k waits for waits[k], all before it. A run that graphs hold is of `least` or more, by
-    `sizes`. Whether the first run is one is tried both ways: the way of fewer graphs is taken.
+    `sizes`. Whether the first run is one is tried both ways: that in which graphs hold more is
+    taken, or else that of fewer graphs.
     """
     tried = [_Phases(waits, list(held), sizes, least, first) for first in (False, True)]
-    best = min(tried, key=lambda phases: phases.graphs)
-    for phase in sorted(set(best.at)):
-        yield best.is_held(phase), [k for k, at in enumerate(best.at) if at == phase]
+    best = min(tried, key=lambda phases: (-phases.holds, phases.graphs))
+    runs: dict[int, list[int]] = {}
+    for k, phase in enumerate(best.at):
+        runs.setdefault(phase, []).append(k)
+    for phase, run in sorted(runs.items()):
+        yield best.is_held(phase), run
 
 
 class _Phases:
@@ -117,19 +124,22 @@ class _Phases:
             for b in before:
                 self._follows[b].append(k)
         self.at = self._earliest()
-        while small := [p for p, size in self._graphs().items() if size < least]:
-            for phase in small:
-                self._put_off(phase)
-            left = {p for p, size in self._graphs().items() if size < least}
-            for k, phase in enumerate(self.at):
-                if held[k] and phase in left:
+        while small := self._small(least):
+            self._put_off(small)
+            left = self._small(least)
+            for members in left.values():
+                for k in members:
                     held[k] = False
             if left:
                 self.at = self._earliest()
 
     @property
     def graphs(self) -> int:
-        return len(self._graphs())
+        return len(self._members())
+
+    @property
+    def holds(self) -> int:
+        return sum(size for size, held in zip(self._sizes, self._held, strict=True) if held)
 
     def is_held(self, phase: int) -> bool:
         return (phase % 2 == 0) == self._first
@@ -141,23 +151,29 @@ class _Phases:
             found.append(phase + (self.is_held(phase) != self._held[k]))
         return found
 
-    def _graphs(self) -> dict[int, int]:
-        """Return the size of each phase that graphs hold."""
-        found: dict[int, int] = {}
+    def _members(self) -> dict[int, list[int]]:
+        """Return the positions in each phase that graphs hold."""
+        found: dict[int, list[int]] = {}
         for k, phase in enumerate(self.at):
             if self._held[k]:
-                found[phase] = found.get(phase, 0) + self._sizes[k]
+                found.setdefault(phase, []).append(k)
         return found
 
-    def _put_off(self, phase: int) -> None:
-        """Move what is in `phase` to the last phase that it may be in and that is there."""
-        there = set(self._graphs())
-        for k in reversed(range(len(self.at))):
-            if self.at[k] != phase or not self._held[k]:
-                continue
-            last = min((self.at[f] - (not self._held[f]) for f in self._follows[k]), default=None)
-            later = [p for p in there if p > phase and (last is None or p <= last)]
-            self.at[k] = max(later, default=phase)
+    def _small(self, least: int) -> dict[int, list[int]]:
+        return {
+            phase: members
+            for phase, members in self._members().items()
+            if sum(self._sizes[k] for k in members) < least
+        }
+
+    def _put_off(self, small: dict[int, list[int]]) -> None:
+        """Move what is in these phases to the last that it may be in and that is there."""
+        there = sorted(self._members())
+        for _, members in sorted(small.items()):
+            for k in reversed(members):
+                last = min((self.at[f] - (not self._held[f]) for f in self._follows[k]), default=-1)
+                at = bisect_right(there, last) - 1 if self._follows[k] else -1
+                self.at[k] = max(self.at[k], there[at])
 
 
 def _within(sequence: Sequence[Slice], run: list[int]) -> Sequence[Slice]:
