@@ -461,6 +461,9 @@ def test_a_broken_file_is_an_error_of_usage(cli, path, small):
             "the host cannot run .* kinds of operation",
         ),
         (DIAMOND, ["--target", "sm_90", "--arch", "sm_80"], "older than the plan's target"),
+        (DIAMOND, ["--target", "sm_90", "--arch", "sm_999"], r"NVRTC .* sm_90, .*, not for sm_999"),
+        (DIAMOND, ["--unroll-loops", "some"], "unroll_loops is auto, never or"),
+        (DIAMOND, ["--capture", "some"], "capture is all"),
         (f"{DIAMOND}\n// -----\n{DIAMOND}", [], "FILE holds 2 modules; compile one"),
     ],
 )
@@ -471,6 +474,17 @@ def test_what_could_not_run_is_not_compiled(text, flags, says, cli, tmp_path, pa
     assert code == 2
     assert re.search(says, err), err
     assert not path.exists()
+
+
+def test_why_is_that_of_the_plan_in_the_file(cli, tmp_path, path):
+    source = tmp_path / "model.hlo"
+    source.write_text(DIAMOND)
+    h2g.save(h2g.plan(DIAMOND, target="sm_90"), path, module=h2g.parse(DIAMOND), arches=())
+    want = cli("plan", source, "--why", "--target", "sm_90")
+    assert cli("plan", path, "--why") == want
+    assert cli("plan", path, "--why", "--fuse", "none")[0] == 2
+    h2g.save(h2g.plan(DIAMOND, target="sm_90", fuse="none"), path, module=h2g.parse(DIAMOND))
+    assert cli("plan", path, "--why")[1].startswith("Nothing is fused")
 
 
 def test_elided_values_are_kept(cli, tmp_path, path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -84,11 +85,14 @@ def command(
       hlo2graph run model.h2g --inputs x.npz
       hlo2graph plan model.h2g --json - | jq .stats
     """
+    from hlo2graph.backends.cuda.choices import Choices
     from hlo2graph.backends.elided import fill_elided
+    from hlo2graph.saved.choices import checked
     from hlo2graph.saved.writing import save
 
     if output == "-":
         raise click.UsageError("a .h2g file is no text; give --output a name")
+    checked(replace(Choices(), **choices))
     part = _only(modules_in(read_file(file)))
     with progress("planning"):
         module = module_of(part)

@@ -14,7 +14,7 @@ from hlo2graph.cli.options import (
     output_option,
     planning_options,
 )
-from hlo2graph.cli.programs import plan_of, text_of
+from hlo2graph.cli.programs import plan_of, text_of, why_options
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -58,7 +58,9 @@ def command(
             if why:
                 from hlo2graph.pipeline import why as reasons_of
 
-                reasons.append(reasons_of(text_of(part), filename=part.filename, **planning))
+                reasons.append(
+                    reasons_of(text_of(part), filename=part.filename, **why_options(part, planning))
+                )
             if why and not (json_file or dump):
                 continue  # only fusion is asked about: assigning buffers would double the time
             plans.append(plan_of(part, observe=see, **planning))

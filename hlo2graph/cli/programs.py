@@ -43,12 +43,26 @@ def plan_of(
     if part.saved is None:
         program = module or part.text
         return hlo2graph.plan(program, filename=part.filename, observe=observe, **planning)
-    if planning:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in planning)
-        raise InputError(f"{flags}: {part.filename} is planned already; compile its HLO anew")
+    _refuse(part, planning)
     if observe is not None:
         observe("plan", str(part.saved.plan))
     return part.saved.plan
+
+
+def why_options(part: Input, planning: PlanOptions) -> PlanOptions:
+    """Return how the plan was, or is to be, made: what explains it."""
+    if part.saved is None:
+        return planning
+    _refuse(part, planning)
+    plan = part.saved.plan
+    made: PlanOptions = {"target": plan.target}
+    return made if plan.fuse == "default" else {**made, "fuse": plan.fuse}
+
+
+def _refuse(part: Input, planning: PlanOptions) -> None:
+    if planning:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in planning)
+        raise InputError(f"{flags}: {part.filename} is planned already; compile its HLO anew")
 
 
 def text_of(part: Input) -> str:

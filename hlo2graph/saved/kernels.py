@@ -34,7 +34,8 @@ def kernel_sections(plan: Plan, arches: Sequence[str], choices: Choices) -> dict
 
     Raises:
         UnsupportedError: for operations that have no device code, all at once.
-        BackendError: NVRTC is missing, or knows no such architecture.
+        InputError: NVRTC knows no such architecture.
+        BackendError: NVRTC is missing.
     """
     made = [
         prepared(

@@ -14,7 +14,7 @@ from typing import Any
 
 from hlo2graph.atomic import replacing
 from hlo2graph.backends.cuda.source import HEADER
-from hlo2graph.errors import BackendError
+from hlo2graph.errors import BackendError, InputError
 
 OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
 CACHE_VARIABLE = "HLO2GRAPH_CACHE_DIR"
@@ -112,6 +112,21 @@ def nvrtc_version() -> str:
     """Return NVRTC's version, as 13.0."""
     _, major, minor = _nvrtc().nvrtcVersion()
     return f"{major}.{minor}"
+
+
+def check_arch(arch: str) -> None:
+    """Check that NVRTC compiles for `arch`.
+
+    Raises:
+        InputError: it does not know it.
+        BackendError: NVRTC is missing.
+    """
+    nvrtc = _nvrtc()
+    _, count = nvrtc.nvrtcGetNumSupportedArchs()
+    _, known = nvrtc.nvrtcGetSupportedArchs()
+    if int(arch.removeprefix("sm_").rstrip("af")) not in list(known)[:count]:
+        names = ", ".join(f"sm_{number}" for number in known)
+        raise InputError(f"NVRTC {nvrtc_version()} compiles for {names}, not for {arch}")
 
 
 def _key(text: str, arch: str) -> str:

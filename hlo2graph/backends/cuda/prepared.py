@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.bind import compile_kernels
-from hlo2graph.backends.cuda.compiler import Compiled
+from hlo2graph.backends.cuda.compiler import Compiled, check_arch
 from hlo2graph.backends.cuda.kernels import KernelKey, kernels_of
 from hlo2graph.backends.cuda.pointers.table import table_sources
 from hlo2graph.backends.cuda.ports import ports_of
@@ -44,9 +44,11 @@ def prepared(plan: Plan, arch: str, *, precise: bool, table: bool) -> Prepared:
         from a table.
 
     Raises:
+        InputError: NVRTC knows no such architecture.
         UnsupportedError: for operations that have no device code, all at once.
         BackendError: NVRTC is missing.
     """
+    check_arch(arch)
     check_support(plan)
     sources = kernels_of(plan, precise=precise)
     units = compile_kernels(tuple(sources.values()), arch)
