@@ -3,18 +3,20 @@
 A WHILE node costs several times as much a round as a small kernel does. Written out, the rounds
 overlap too, as far as the bytes that they use allow: edges are built anew over all of them. A loop
 too long to be written out whole gets a body of several rounds; those over stand in front of it.
+What only counts rounds is left out where nobody asks any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from hlo2graph.errors import InputError
 from hlo2graph.program.edges import build_edges
 from hlo2graph.program.order import has_effect
 from hlo2graph.program.thunks import Conditional, Sequence, Slice, Thunk, While
-from hlo2graph.program.uses import nested
+from hlo2graph.program.uses import nested, reads, writes
 
 AUTO_THUNKS = 1024  # in all rounds of one loop: about 10 ms to build and to instantiate
 BODY_THUNKS = 256  # in the rounds of one body: the node's own time is then a hundredth of theirs
@@ -90,11 +92,13 @@ class _Writer:
         awaited = {name for thunk in given.thunks for name in thunk.after}
         before = len(self.done)
         thunks: list[Thunk[Slice]] = []
-        for thunk in given.thunks:
+        for at, thunk in enumerate(given.thunks):
             match thunk:
                 case While():
                     is_free = not thunk.after and thunk.name not in awaited
-                    thunks.extend(self._loop(thunk, is_free=is_free))
+                    later = chain.from_iterable(map(reads, given.thunks[at + 1 :]))
+                    needed = [*given.results, *later]
+                    thunks.extend(self._loop(thunk, needed, is_free=is_free))
                 case Conditional():
                     branches = tuple(self.sequence(b) for b in thunk.branches)
                     thunks.append(replace(thunk, branches=branches))
@@ -104,13 +108,18 @@ class _Writer:
             return given
         return self._with(given, thunks)
 
-    def _loop(self, loop: While[Slice], *, is_free: bool) -> Iterator[Thunk[Slice]]:
-        """Yield what stands for `loop`: all its rounds, or those over and a loop of several."""
+    def _loop(
+        self, loop: While[Slice], needed: list[Slice], *, is_free: bool
+    ) -> Iterator[Thunk[Slice]]:
+        """Yield what stands for `loop`: all its rounds, or those over and a loop of several.
+
+        `needed` is what is read behind it.
+        """
         condition, body = self.sequence(loop.condition), self.sequence(loop.body)
         at_once = self.unrolling.rounds_of(loop, body)
         if loop.trip_count == at_once and is_free:
             self.done.append(f"{loop.name} ({at_once} rounds)")
-            yield from _rounds(loop.name, body, range(at_once))
+            yield from _rounds(loop.name, _lasting(body, needed), range(at_once))
         elif loop.trip_count is None or at_once == 1 or not is_free:
             yield replace(loop, condition=condition, body=body)
         else:
@@ -124,6 +133,22 @@ class _Writer:
     def _with(self, given: Sequence[Slice], thunks: Iterable[Thunk[Slice]]) -> Sequence[Slice]:
         listed = tuple(thunks)
         return replace(given, thunks=listed, edges=build_edges(listed, schedule=self.schedule))
+
+
+def _lasting(body: Sequence[Slice], needed: list[Slice]) -> Sequence[Slice]:
+    """Return the body without what only counted rounds: nobody asks for their number any more."""
+    if any(thunk.after for thunk in body.thunks):
+        return body
+    live, kept = list(needed), dict.fromkeys(range(len(body.thunks)), False)
+    before = -1
+    while before < sum(kept.values()):
+        before = sum(kept.values())
+        for at, thunk in enumerate(body.thunks):
+            lasts = any(w.overlaps(other) for w in writes(thunk) for other in live)
+            if not kept[at] and (lasts or has_effect(thunk)):
+                kept[at] = True
+                live += reads(thunk)
+    return replace(body, thunks=tuple(t for at, t in enumerate(body.thunks) if kept[at]), edges=())
 
 
 def _rounds(loop: str, body: Sequence[Slice], numbers: range) -> Iterator[Thunk[Slice]]:

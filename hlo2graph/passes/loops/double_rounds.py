@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hlo2graph.hlo import Computation, Instruction, Module, Raw, Shape, TupleShape
-from hlo2graph.ops import OPS
+from hlo2graph.hlo import Computation, Instruction, Module, Raw, TupleShape
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
@@ -64,34 +63,12 @@ def _doubled(
     state = loop.operands[0]
     if rounds % 2:
         state = draft.add(loop, "call", loop.shape, (state,), call)
-    apart = light_work(body) is None
-    called = (body.name, body.name)
-    twice = several_rounds(body, called, computations, through=_counters(body), apart=apart)
+    twice = several_rounds(body, (body.name,) * 2, apart=light_work(body) is None)
     name = Names(computations).fresh(f"{body.name}.twice")
     known = Raw(f'{{"known_trip_count":{{"n":"{rounds // 2}"}}}}')
     attrs = {**loop.attrs, "body": name, "backend_config": known}
     draft.become(loop.name, replace(loop, operands=(state,), attrs=attrs))
     return {name: replace(twice, name=name)}
-
-
-def _counters(body: Computation) -> set[int]:
-    """Return the elements of the state that follow from scalars alone, as counters do.
-
-    Without a barrier two steps of them are one.
-    """
-    root = body.result
-    return {
-        number
-        for number, name in enumerate(root.operands if root.opcode == "tuple" else ())
-        if OPS[body[name].opcode].elementwise
-        and all(_is_scalar(body[o]) for o in body[name].operands)
-    }
-
-
-def _is_scalar(instr: Instruction) -> bool:
-    """Tell whether it is a scalar that is known or taken of the state."""
-    taken = instr.opcode in ("constant", "get-tuple-element")
-    return taken and isinstance(instr.shape, Shape) and not instr.shape.dims
 
 
 def _may_be_doubled(body: Computation) -> bool:

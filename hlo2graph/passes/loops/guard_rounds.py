@@ -82,8 +82,7 @@ class _Writer:
         guarded = _guarded(Draft(body, self._computations, self.effects), condition.name)
         guarded = self._put(guarded, f"{body.name}.guarded")
         called = [body.name, *[guarded.name] * (rounds - 1)]
-        known, apart = {**self._computations, **self.done}, not _is_light(body, condition)
-        several = several_rounds(body, called, known, apart=apart)
+        several = several_rounds(body, called, apart=not _is_light(body, condition))
         self._carry(draft, loop, self._put(several, f"{body.name}.rounds"), condition)
 
     def _carry(

@@ -6,53 +6,25 @@ has made, and the state cannot be written in its own place any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
-from hlo2graph.hlo import Attribute, Computation, Instruction, TupleShape
-from hlo2graph.passes.draft import Draft
+from hlo2graph.hlo import Attribute, Computation, Instruction
 
 
-def several_rounds(
-    body: Computation,
-    called: Sequence[str],
-    computations: Mapping[str, Computation],
-    *,
-    through: Collection[int] = (),
-    apart: bool = True,
-) -> Computation:
+def several_rounds(body: Computation, called: Sequence[str], *, apart: bool) -> Computation:
     """Return a computation of the state of `body` that calls `called` one after the other.
 
-    apart: whether there are barriers between them. through: the elements that pass these.
+    `apart` says whether there are barriers between them.
     """
-    [given] = body.parameters
-    state = Instruction("state", "parameter", given.shape, payload=0, span=given.span)
-    draft = Draft(
-        Computation(body.name, (state,), "state", span=body.span), computations, frozenset()
-    )
-    last = state
+    shape, span = body.result.shape, body.span
+    written = [replace(body.parameters[0], name="state")]
+
+    def add(name: str, opcode: str, attrs: dict[str, Attribute]) -> None:
+        written.append(Instruction(name, opcode, shape, (written[-1].name,), attrs, span=span))
+
     for number, name in enumerate(called):
-        before = _held(draft, last, through) if number and apart else last.name
-        attrs: dict[str, Attribute] = {"to_apply": name}
-        last = draft[draft.add(last, "call", body.result.shape, (before,), attrs)]
-        draft.root = last.name
-    return draft.done()
-
-
-def _held(draft: Draft, state: Instruction, through: Collection[int]) -> str:
-    """Put a barrier behind a state; return the state behind it."""
-    shape = state.shape
-    assert isinstance(shape, TupleShape)
-    parts = [
-        draft.add(state, "get-tuple-element", part, (state.name,), {"index": number})
-        for number, part in enumerate(shape.parts)
-    ]
-    held = [number for number in range(len(parts)) if number not in through]
-    whole = TupleShape(tuple(shape.parts[number] for number in held))
-    inside = draft.add(state, "tuple", whole, [parts[number] for number in held])
-    barrier = draft.add(state, "opt-barrier", whole, (inside,))
-    for place, number in enumerate(held):
-        index = {"index": place}
-        parts[number] = draft.add(
-            state, "get-tuple-element", shape.parts[number], (barrier,), index
-        )
-    return draft.add(state, "tuple", shape, parts)
+        if number and apart:
+            add(f"end.{number}", "opt-barrier", {})
+        add(f"round.{number}", "call", {"to_apply": name})
+    return Computation(body.name, tuple(written), written[-1].name, span=span)

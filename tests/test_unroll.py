@@ -1,0 +1,58 @@
+"""Loops written out: what only counted their rounds is gone, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hlo2graph as h2g
+from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
+from hlo2graph.inspect.check import prove
+from hlo2graph.inspect.compare import same_bits
+
+TEXT = """HloModule m
+body {
+  s = (s32[], f32[8], f32[40]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  all = f32[40] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(n, one)
+  row = f32[8] dynamic-slice(all, AT), dynamic_slice_sizes={8}
+  new = f32[8] subtract(row, x)
+  ROOT r = (s32[], f32[8], f32[40]) tuple(next, new, all)
+}
+more {
+  s = (s32[], f32[8], f32[40]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  end = s32[] constant(5)
+  ROOT c = pred[] compare(n, end), direction=LT
+}
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[8] parameter(0)
+  all = f32[40] parameter(1)
+  t = (s32[], f32[8], f32[40]) tuple(zero, x, all)
+  w = (s32[], f32[8], f32[40]) while(t), condition=more, body=body
+  n = s32[] get-tuple-element(w), index=0
+  y = f32[8] get-tuple-element(w), index=1
+  ROOT r = RESULT
+}
+"""
+BOTH, VALUE = "(s32[], f32[8]) tuple(n, y)", "f32[8] negate(y)"
+
+
+@pytest.mark.parametrize(
+    ("at", "result", "counts"), [("one", VALUE, 0), ("n", VALUE, 5), ("one", BOTH, 5)]
+)
+def test_what_only_counts_rounds_is_left_out(at, result, counts):
+    plan = h2g.plan(TEXT.replace("AT", at).replace("RESULT", result), target="host")
+    body, done = unrolled(plan.body, Unrolling.of("auto"), plan.schedule)
+    assert done == ("w (5 rounds)",)
+    assert sum(thunk.name.endswith("]/next") for thunk in body.thunks) == counts
+    written = replace(plan, body=body)
+    assert prove(written).ok
+    given = [np.arange(8, dtype=np.float32), np.arange(40, dtype=np.float32)]
+    assert same_bits(h2g.compile(written, "host")(*given), h2g.compile(plan, "host")(*given))
