@@ -18,6 +18,11 @@ from hlo2graph.ops.widening import compute_dtype
 TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
 
+def largest_block(dtype: DType) -> int:
+    """Return the rows of the largest triangle that a block of the device keeps at hand."""
+    return 0 if dtype.bits < 32 else 64 if dtype.bits == 32 else 32
+
+
 def _check_square(instr: Instruction, shape: Shape) -> None:
     takes = shape.dtype.is_float or shape.dtype.is_complex
     require(instr, takes, f"takes floating-point or complex numbers, got {shape}")

@@ -16,6 +16,7 @@ from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.custom_lapack import Call, lapack_call
 from hlo2graph.ops.device import Expr
+from hlo2graph.ops.linalg import largest_block
 
 FEWEST_THREADS, MOST_THREADS = 64, 512
 _INCLUDE = '#include "spectra.cuh"\n'
@@ -152,7 +153,9 @@ def _potrf(w: _Writer) -> None:
     lower = w.options["uplo"] == "L"
     if not lower:
         w.do("conjugate", a)
-    w.emit.line(f"const int bad = {w.call('potrf', a if lower else f'{a}.transposed()')};")
+    small = w.rows if w.rows <= largest_block(w.shape.dtype) else 0
+    routine, matrix = "potrf_block" if small else "potrf", a if lower else f"{a}.transposed()"
+    w.emit.line(f"const int bad = {w.call(routine, matrix, size=small)};")
     if not lower:
         w.do("conjugate", a)
     with w.emit.block("if (bad)"):

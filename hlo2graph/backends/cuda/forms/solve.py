@@ -1,19 +1,70 @@
-"""The forms of cholesky (a block factors a matrix) and triangular-solve (a thread a column)."""
+"""The forms of cholesky (a block factors a matrix) and triangular-solve (a thread a column).
+
+Small triangles are kept in shared memory, and right-hand sides too. Large ones are taken
+apart by a pass; where it has not seen them, they are worked on where they lie.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
-from hlo2graph.ops.device import Expr
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.linalg import largest_block
 
 THREADS = 128
+RIGHT_SIDES = 64  # that a block solves for, with one triangle
 
 
 def cholesky_kernel(form: Form) -> KernelSource:
-    """Return the kernel that factors column by column; a matrix with no factor becomes NaN."""
+    """Return the kernel that factors matrices; one that has no factor becomes NaN."""
+    shape = form.results[0]
+    if shape.elements and shape.dims[-1] <= largest_block(shape.dtype):
+        return _small_cholesky(form)
+    return _large_cholesky(form)
+
+
+def solve_kernel(form: Form) -> KernelSource:
+    """Return the kernel that substitutes forwards or backwards, for each right-hand side alone."""
+    system = _System(form)
+    if form.results[0].elements and system.size <= largest_block(form.results[0].dtype):
+        return _small_solve(system)
+    return _large_solve(system)
+
+
+def _small_cholesky(form: Form) -> KernelSource:
+    shape, emit = form.results[0], form.emitter()
+    lower, size = bool(form.instr.attrs.get("lower", False)), shape.dims[-1]
+    kind = compute_type(shape.dtype)
+    batch = emit.split(emit.integer(emit.block_index), shape.dims[:-2])
+    every = f"for (int at = threadIdx.x; at < {size * size}; at += {THREADS})"
+
+    def turned(value: Expr) -> Expr:
+        return value if lower else f"hlo::conj({value})"
+
+    emit.line(f"__shared__ {kind} a[{size}][{size + 1}];")
+    with emit.block(every):
+        one, other = emit.split("at", (size, size))
+        row, column = (one, other) if lower else (other, one)
+        given = emit.leaf(form.instr.operands[0], 0, (*batch, one, other))
+        emit.line(f"a[{row}][{column}] = {turned(given)};")
+    emit.line(f"const int bad = hlo::factor_block<{size}, {THREADS}>(a);")
+    emit.line(f"const {kind} none = hlo::convert<hlo::{shape.dtype}>(hlo::nan_like(0.0f));")
+    emit.line("__syncthreads();")
+    with emit.block(every):
+        one, other = emit.split("at", (size, size))
+        row, column = (one, other) if lower else (other, one)
+        held = f"{column} <= {row} ? {turned(f'a[{row}][{column}]')} : {kind}{{}}"
+        value = stored(shape.dtype, f"bad ? none : {held}")
+        emit.line(f"r0[{emit.offset(shape, (*batch, one, other))}] = {value};")
+    return form.source(emit, prod(shape.dims[:-2]), THREADS)
+
+
+def _large_cholesky(form: Form) -> KernelSource:
+    """Factor column by column."""
     shape, emit = form.results[0], form.emitter()
     lower = bool(form.instr.attrs.get("lower", False))
     size = shape.dims[-1] if shape.elements else 0  # a grid has a block even for no matrices
@@ -58,38 +109,85 @@ def cholesky_kernel(form: Form) -> KernelSource:
     return form.source(emit, max(1, prod(shape.dims[:-2])), THREADS)
 
 
-def solve_kernel(form: Form) -> KernelSource:
-    """Return the kernel that substitutes forwards or backwards, for each right-hand side alone."""
-    a, b, emit, attrs = form.shape(0), form.results[0], form.emitter(), form.instr.attrs
-    left, lower = bool(attrs.get("left_side", False)), bool(attrs.get("lower", False))
-    transposed = attrs["transpose_a"] != "NO_TRANSPOSE"
-    swapped = transposed == left  # x op(a) = b is op(a)^T x^T = b^T: the two may cancel
-    size, columns = a.dims[-1], b.dims[-1 if left else -2]
-    threads = prod(b.dims[:-2]) * columns
+class _System:
+    """The triangle and the right-hand sides of a triangular-solve, as op(a) x = b."""
+
+    def __init__(self, form: Form) -> None:
+        self.form, self.emit, attrs = form, form.emitter(), form.instr.attrs
+        self.left = bool(attrs.get("left_side", False))
+        self.transpose = str(attrs["transpose_a"])
+        # x op(a) = b is op(a)^T x^T = b^T: the two transpositions may cancel.
+        self.swapped = (self.transpose != "NO_TRANSPOSE") == self.left
+        self.forwards = bool(attrs.get("lower", False)) != self.swapped
+        self.unit = bool(attrs.get("unit_diagonal", False))
+        self.result = form.results[0]
+        self.size = form.shape(0).dims[-1]
+        self.columns = self.result.dims[-1 if self.left else -2]
+        self.batch_dims = self.result.dims[:-2]
+
+    def matrix(self, batch: Sequence[Expr], row: Expr, step: Expr) -> Expr:
+        """Return an element of op(a)."""
+        place = (*batch, step, row) if self.swapped else (*batch, row, step)
+        found = self.emit.leaf(self.form.instr.operands[0], 0, place)
+        return f"hlo::conj({found})" if self.transpose == "ADJOINT" else found
+
+    def place(self, batch: Sequence[Expr], row: Expr, column: Expr) -> Index:
+        """Return where b, and x, has the element of a right-hand side."""
+        return (*batch, row, column) if self.left else (*batch, column, row)
+
+
+def _small_solve(system: _System) -> KernelSource:
+    """Let each block keep a triangle at hand, turned round where substitution goes backwards."""
+    form, emit, size, shape = system.form, system.emit, system.size, system.result
+    kind = compute_type(shape.dtype)
+    columns = RIGHT_SIDES // 2 if shape.dtype.size > 8 else RIGHT_SIDES
+    pieces = -(-system.columns // columns)
+    *batch, piece = emit.split(emit.integer(emit.block_index), (*system.batch_dims, pieces))
+
+    def row_of(at: Expr) -> Expr:
+        return at if system.forwards else emit.integer(f"{size - 1} - {at}")
+
+    emit.line(f"__shared__ {kind} a[{size}][{size + 1}];")
+    emit.line(f"__shared__ {kind} x[{size}][{columns}];")
+    with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {columns})"):
+        row, step = emit.split("at", (size, size))
+        with emit.block(f"if ({step} <= {row})"):
+            emit.line(f"a[{row}][{step}] = {system.matrix(batch, row_of(row), row_of(step))};")
+    emit.line("__syncthreads();")
+    column = emit.integer(f"{piece} * {columns} + threadIdx.x")
+    with emit.block(f"if ({column} < {system.columns})"):
+        with emit.block(f"for (int k = 0; k < {size}; ++k)"):
+            place = system.place(batch, row_of("k"), column)
+            value = emit.leaf(form.instr.operands[1], 0, place)
+            emit.line(f"x[k][threadIdx.x] = {value};")
+        unit = "true" if system.unit else "false"
+        emit.line(f"hlo::substitute<{size}, {columns}, {unit}>(a, x);")
+        with emit.block(f"for (int k = 0; k < {size}; ++k)"):
+            place = system.place(batch, row_of("k"), column)
+            value = stored(shape.dtype, "x[k][threadIdx.x]")
+            emit.line(f"r0[{emit.offset(shape, place)}] = {value};")
+    return form.source(emit, prod(system.batch_dims) * pieces, columns)
+
+
+def _large_solve(system: _System) -> KernelSource:
+    """Let each thread solve for a right-hand side where it lies."""
+    form, emit, size, b = system.form, system.emit, system.size, system.result
+    threads = prod(system.batch_dims) * system.columns
     thread = emit.integer(f"{emit.block_index} * {THREADS} + threadIdx.x")
     with emit.block(f"if ({thread} < {threads})"):
-        *batch, column = emit.split(thread, (*b.dims[:-2], columns))
-
-        def matrix(row: Expr, step: Expr) -> Expr:
-            place = (*batch, step, row) if swapped else (*batch, row, step)
-            found = emit.leaf(form.instr.operands[0], 0, place)
-            return f"hlo::conj({found})" if attrs["transpose_a"] == "ADJOINT" else found
-
-        def at(row: Expr) -> tuple[Expr, ...]:
-            return (*batch, row, column) if left else (*batch, column, row)
-
-        forwards = lower != swapped
+        *batch, column = emit.split(thread, (*system.batch_dims, system.columns))
         with emit.block(f"for (int step = 0; step < {size}; ++step)"):
-            emit.line(f"const int row = {'step' if forwards else f'{size - 1} - step'};")
-            given = emit.leaf(form.instr.operands[1], 0, at("row"))
+            emit.line(f"const int row = {'step' if system.forwards else f'{size - 1} - step'};")
+            at = system.place(batch, "row", column)
+            given = emit.leaf(form.instr.operands[1], 0, at)
             emit.line(f"{compute_type(b.dtype)} rest = {given};")
-            head = "int k = 0; k < row" if forwards else f"int k = row + 1; k < {size}"
+            head = "int k = 0; k < row" if system.forwards else f"int k = row + 1; k < {size}"
             with emit.block(f"for ({head}; ++k)"):
-                factor = matrix("row", "k")
-                known = f"hlo::load(r0[{emit.offset(b, at('k'))}])"
+                factor = system.matrix(batch, "row", "k")
+                known = f"hlo::load(r0[{emit.offset(b, system.place(batch, 'k', column))}])"
                 emit.line(f"rest = hlo::subtract(rest, hlo::multiply({factor}, {known}));")
-            if not attrs.get("unit_diagonal", False):
-                emit.line(f"rest = hlo::divide(rest, {matrix('row', 'row')});")
-            emit.line(f"r0[{emit.offset(b, at('row'))}] = {stored(b.dtype, 'rest')};")
+            if not system.unit:
+                emit.line(f"rest = hlo::divide(rest, {system.matrix(batch, 'row', 'row')});")
+            emit.line(f"r0[{emit.offset(b, at)}] = {stored(b.dtype, 'rest')};")
     (blocks, _, _) = blocks_for(threads, THREADS)
     return form.source(emit, blocks, THREADS)

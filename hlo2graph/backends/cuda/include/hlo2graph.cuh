@@ -11,4 +11,5 @@
 #include "mma.cuh"
 #include "sort.cuh"
 #include "fft.cuh"
+#include "factor.cuh"
 #include "branch.cuh"

@@ -1,0 +1,316 @@
+"""Take large Cholesky factors and triangular solves apart into small ones and products.
+
+In and out: a Module of the same meaning. A block factors, or solves with, a triangle that it keeps
+at hand; what other rows need of its result is a product of matrices, subtracted before their turn
+comes. So few steps follow each other, and most of the work is products, which fill a device.
+
+- cholesky, and LAPACK's potrf of a lower triangle: panels of columns, from left to right. A very
+  large matrix is halved first, so that its parts are put together of few panels each.
+- triangular-solve: blocks of the triangle's diagonal, in the order of substitution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hlo2graph.hlo import (
+    DTYPES,
+    Attribute,
+    Computation,
+    Instruction,
+    Module,
+    PaddingDim,
+    Shape,
+    TupleShape,
+)
+from hlo2graph.hlo.attributes import Raw
+from hlo2graph.hlo.dtype import S32
+from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
+from hlo2graph.ops.custom_target import result_leaves, target_of
+from hlo2graph.ops.linalg import largest_block
+from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.large.arrays import Arrays, resized
+from hlo2graph.passes.redraft import redraft
+
+MOST_PANELS = 32
+_EXACT = Raw("{highest,highest}")
+_REAL_OF = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
+
+
+def split_factors(module: Module) -> Module:
+    """Return `module` with factors and solves of triangles that a block keeps at hand."""
+    for opcode in ("custom-call", "cholesky", "triangular-solve"):
+        module = redraft(module, opcode, partial(_split, opcode))
+    return module
+
+
+def _split(opcode: str, draft: Draft) -> Computation:
+    for instr in [i for i in draft.instructions.values() if i.opcode == opcode]:
+        if not draft.is_pure(instr) or not all(
+            isinstance(draft[o].shape, Shape) and is_settled(draft.shape(o)) for o in instr.operands
+        ):
+            continue
+        if opcode == "triangular-solve":
+            _split_solve(Arrays(draft, instr))
+        elif opcode == "cholesky":
+            _split_cholesky(Arrays(draft, instr))
+        elif _factors_lower(instr):
+            _split_potrf(Arrays(draft, instr))
+    return draft.done()
+
+
+def _is_large(shape: Shape) -> bool:
+    block = largest_block(shape.dtype)
+    return bool(shape.elements) and block > 0 and shape.dims[-1] > block
+
+
+def _factors_lower(instr: Instruction) -> bool:
+    if routine_of(target_of(instr)) is None:
+        return False
+    call = lapack_call(instr)
+    return isinstance(call, Call) and call.name == "potrf" and call.options["uplo"] == "L"
+
+
+# ---- factors --------------------------------------------------------------------------------
+
+
+def _split_cholesky(to: Arrays) -> None:
+    name = to.like.operands[0]
+    shape = to.shape(name)
+    if not _is_large(shape):
+        return
+    lower = bool(to.like.attrs.get("lower", False))
+    held = name if lower else _adjoint(to, name)
+    found, _ = _Factor(to, informs=False).of(held)
+    last = shape.rank - 1
+    corner = to.cut(found, last, shape.dims[-1] - 1, shape.dims[-1])
+    corner = _real(to, to.cut(corner, last - 1, shape.dims[-1] - 1, shape.dims[-1]))
+    batch = to.add("reshape", Shape(to.shape(corner).dtype, shape.dims[:-2]), (corner,))
+    bad = to.compare(batch, "NE", batch)
+    whole = to.shape(found)
+    spread = to.broadcast(bad, replace(whole, dtype=DTYPES["pred"]), range(shape.rank - 2))
+    found = to.apply("select", spread, to.like_filled(found, float("nan")), found)
+    to.end(found if lower else _adjoint(to, found))
+
+
+def _split_potrf(to: Arrays) -> None:
+    """The other triangle stays, and all of a matrix that has no factor."""
+    name = to.like.operands[0]
+    shape = to.shape(name)
+    if not _is_large(shape):
+        return
+    found, info = _Factor(to, informs=True).of(name)
+    last, numbers = shape.rank - 1, replace(shape, dtype=S32)
+    lower = to.compare(to.iota(numbers, last - 1), "GE", to.iota(numbers, last))
+    good = to.compare(info, "EQ", to.like_filled(info, 0))
+    spread = to.broadcast(good, to.shape(lower), range(shape.rank - 2))
+    kept = to.apply("select", to.apply("and", lower, spread), found, name)
+    leaves = result_leaves(to.like)
+    parts = tuple(_laid_out(to, x, s) for x, s in zip((kept, info), leaves, strict=True))
+    names = ("metadata", "control-predecessors")
+    attrs = {n: to.like.attrs[n] for n in names if n in to.like.attrs}
+    to.draft.become(to.like.name, replace(to.like, opcode="tuple", operands=parts, attrs=attrs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """Writes lower factors; with `informs`, also the first leading minor that has none, or 0."""
+
+    to: Arrays
+    informs: bool
+
+    def of(self, name: str) -> tuple[str, str]:
+        """Return the factor, zeros above it, and what is wrong with it."""
+        shape = self.to.shape(name)
+        size, block = shape.dims[-1], largest_block(shape.dtype)
+        if size > MOST_PANELS * block:
+            return self._by_halves(name, size // 2 // block * block)
+        return self._by_panels(name, block)
+
+    def _by_halves(self, name: str, size: int) -> tuple[str, str]:
+        to = self.to
+        low, info = self.of(self._part(name, (0, size), (0, size)))
+        rows = (size, to.shape(name).dims[-1])
+        below = _solved(to, low, self._part(name, rows, (0, size)), _BELOW)
+        rest = _less(to, self._part(name, rows, rows), below, below)
+        high, later = self.of(rest)
+        last = to.shape(name).rank - 1
+        left = to.join((low, below), last - 1)
+        right = self._under_zeros(high, size)
+        return to.join((left, right), last), self._first(info, later, size)
+
+    def _by_panels(self, name: str, block: int) -> tuple[str, str]:
+        to = self.to
+        whole, last = to.shape(name).dims[-1], to.shape(name).rank - 1
+        panels: list[str] = []
+        info = ""
+        for start in range(0, whole, block):
+            left = whole - start
+            size = min(block, left)
+            corner, wrong = self._leaf(self._part(name, (0, size), (0, size)))
+            info = self._first(info, wrong, start) if info else wrong
+            if size < left:
+                below = self._part(name, (size, left), (0, size))
+                below = _solved(to, corner, below, _BELOW)
+                name = _less(to, self._part(name, (size, left), (size, left)), below, below)
+                corner = to.join((corner, below), last - 1)
+            panels.append(self._under_zeros(corner, start))
+        return to.join(panels, last), info
+
+    def _leaf(self, name: str) -> tuple[str, str]:
+        to, shape = self.to, self.to.shape(name)
+        if not self.informs:
+            return to.add("cholesky", shape, (name,), lower=True), ""
+        numbers = Shape(S32, shape.dims[:-2])
+        whole = TupleShape((shape, numbers))
+        names = ("api_version", "backend_config", "custom_call_target")
+        attrs = {n: to.like.attrs[n] for n in names if n in to.like.attrs}
+        found = to.draft.add(to.like, "custom-call", whole, (name,), attrs)
+        factor, info = (
+            to.draft.add(to.like, "get-tuple-element", part, (found,), {"index": number})
+            for number, part in enumerate(whole.parts)
+        )
+        return _lower_of(to, factor), info
+
+    def _first(self, info: str, later: str, start: int) -> str:
+        """Return which minor is the first to be wrong, `later` counting from `start`."""
+        if not self.informs:
+            return ""
+        to = self.to
+        none = to.like_filled(info, 0)
+        moved = to.apply("add", later, to.like_filled(later, start))
+        moved = to.apply("select", to.compare(later, "EQ", none), none, moved)
+        return to.apply("select", to.compare(info, "EQ", none), moved, info)
+
+    def _part(self, name: str, rows: tuple[int, int], columns: tuple[int, int]) -> str:
+        last = self.to.shape(name).rank - 1
+        return self.to.cut(self.to.cut(name, last - 1, *rows), last, *columns)
+
+    def _under_zeros(self, name: str, rows: int) -> str:
+        if not rows:
+            return name
+        to, shape = self.to, self.to.shape(name)
+        dim = shape.rank - 2
+        padding = [PaddingDim(0, 0) for _ in shape.dims]
+        padding[dim] = PaddingDim(rows, 0)
+        zero = to.filled(Shape(shape.dtype), 0)
+        whole = resized(shape, dim, shape.dims[dim] + rows)
+        return to.add("pad", whole, (name, zero), padding=tuple(padding))
+
+
+def _lower_of(to: Arrays, name: str) -> str:
+    shape = to.shape(name)
+    numbers, last = replace(shape, dtype=S32), shape.rank - 1
+    lower = to.compare(to.iota(numbers, last - 1), "GE", to.iota(numbers, last))
+    return to.apply("select", lower, name, to.like_filled(name, 0))
+
+
+# ---- solves ---------------------------------------------------------------------------------
+
+_BELOW: dict[str, Attribute] = {
+    "left_side": False,
+    "lower": True,
+    "unit_diagonal": False,
+    "transpose_a": "ADJOINT",
+}
+
+
+def _split_solve(to: Arrays) -> None:
+    a, b = to.like.operands
+    if _is_large(to.shape(a)):
+        names = ("left_side", "lower", "unit_diagonal", "transpose_a")
+        how = {name: to.like.attrs[name] for name in names if name in to.like.attrs}
+        to.end(_solved(to, a, b, how))
+
+
+def _solved(to: Arrays, a: str, b: str, how: dict[str, Attribute]) -> str:
+    """Return the solution of a system, as a triangular-solve of these attributes has it."""
+    size, block = to.shape(a).dims[-1], largest_block(to.shape(a).dtype)
+    left, turned = bool(how.get("left_side", False)), how["transpose_a"] != "NO_TRANSPOSE"
+    along = to.shape(b).rank - (2 if left else 1)
+    lower = bool(how.get("lower", False)) != turned  # op(a) is
+    upwards = lower != left
+    found: list[str] = []
+    starts = range(0, size, block)
+    begin, end = 0, size  # of the rows that b still has
+    for start in reversed(starts) if upwards else starts:
+        stop = min(start + block, size)
+        mine = _square(to, a, (start, stop), (start, stop))
+        part = to.cut(b, along, start - begin, stop - begin)
+        solved = to.add("triangular-solve", to.shape(part), (mine, part), **how)
+        found.append(solved)
+        rest = (begin, start) if upwards else (stop, end)
+        if rest[0] == rest[1]:
+            continue
+        b = to.cut(b, along, rest[0] - begin, rest[1] - begin)
+        begin, end = rest
+        # op(a) has the rest's rows and this block's columns, or the other way round.
+        rows, columns = (rest, (start, stop)) if left != turned else ((start, stop), rest)
+        factor = _square(to, a, rows, columns)
+        if how["transpose_a"] == "ADJOINT":
+            factor = _conjugate(to, factor)
+        b = _subtracted(to, b, factor, solved, left=left, turned=turned)
+    return to.join(found[::-1] if upwards else found, along) if len(found) > 1 else found[0]
+
+
+def _square(to: Arrays, name: str, rows: tuple[int, int], columns: tuple[int, int]) -> str:
+    last = to.shape(name).rank - 1
+    return to.cut(to.cut(name, last - 1, *rows), last, *columns)
+
+
+def _subtracted(to: Arrays, b: str, factor: str, solved: str, *, left: bool, turned: bool) -> str:
+    """Return b - op(factor) solved, or b - solved op(factor)."""
+    last = to.shape(b).rank - 1
+    if left:
+        operands, dims = (factor, solved), (last - 1 if turned else last, last - 1)
+    else:
+        operands, dims = (solved, factor), (last, last if turned else last - 1)
+    return to.apply("subtract", b, _product(to, operands, dims, to.shape(b)))
+
+
+def _less(to: Arrays, name: str, one: str, other: str) -> str:
+    """Return `name` less one times the adjoint of the other."""
+    last = to.shape(name).rank - 1
+    operands = one, _conjugate(to, other)
+    return to.apply("subtract", name, _product(to, operands, (last, last), to.shape(name)))
+
+
+def _product(to: Arrays, operands: tuple[str, str], dims: tuple[int, int], shape: Shape) -> str:
+    batch = tuple(range(shape.rank - 2))
+    attrs: dict[str, Attribute] = {"lhs_batch_dims": batch, "rhs_batch_dims": batch}
+    return to.add(
+        "dot",
+        shape,
+        operands,
+        **(attrs if batch else {}),
+        lhs_contracting_dims=dims[:1],
+        rhs_contracting_dims=dims[1:],
+        operand_precision=_EXACT,
+    )
+
+
+# ---- elements -------------------------------------------------------------------------------
+
+
+def _real(to: Arrays, name: str) -> str:
+    dtype = to.shape(name).dtype
+    return to.apply("real", name, to=_REAL_OF[dtype.name]) if dtype.is_complex else name
+
+
+def _conjugate(to: Arrays, name: str) -> str:
+    dtype = to.shape(name).dtype
+    if not dtype.is_complex:
+        return name
+    imag = to.apply("negate", to.apply("imag", name, to=_REAL_OF[dtype.name]))
+    return to.apply("complex", _real(to, name), imag, to=dtype)
+
+
+def _adjoint(to: Arrays, name: str) -> str:
+    last = to.shape(name).rank - 1
+    return _conjugate(to, to.exchanged(name, last - 1, last))
+
+
+def _laid_out(to: Arrays, name: str, wanted: Shape) -> str:
+    same = to.shape(name).minor_to_major == wanted.minor_to_major
+    return name if same else to.add("copy", wanted, (name,))

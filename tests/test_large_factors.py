@@ -1,0 +1,186 @@
+"""Cholesky factors and triangular solves: of small triangles in a block, of large ones in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from agreement import module
+from needs import needs_gxx
+from ptxas import spilt
+from rewriting import opcodes, rewritten
+
+import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.ops.linalg import TRANSPOSES
+from hlo2graph.passes.large.split_factors import split_factors
+from tests.emulation import EmulatedExecutable, Kernels
+
+RNG = np.random.default_rng(0)
+NUMPY = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
+
+
+def cholesky(dtype: str, dims: str, lower: str = "true") -> str:
+    return module(
+        f"a = {dtype}[{dims}] parameter(0) ROOT r = {dtype}[{dims}] cholesky(a), lower={lower}"
+    )
+
+
+def potrf(dims: str, batch: str = "") -> str:
+    return module(
+        f"a = f32[{dims}]{{1,2,0}} parameter(0) "
+        f"ROOT r = (f32[{dims}]{{1,2,0}}, s32[{batch}]) custom-call(a), "
+        'custom_call_target="cusolver_potrf_ffi", api_version=API_VERSION_TYPED_FFI, '
+        "backend_config={lower = true}"
+    )
+
+
+def solve(dtype: str, a: str, b: str, left: bool, lower: bool, how: str, unit: str) -> str:
+    return module(
+        f"a = {dtype}[{a}] parameter(0) b = {dtype}[{b}] parameter(1) "
+        f"ROOT r = {dtype}[{b}] triangular-solve(a, b), left_side={str(left).lower()}, "
+        f"lower={str(lower).lower()}, transpose_a={how}, unit_diagonal={unit}"
+    )
+
+
+def numbers(dtype: str, *dims: int) -> np.ndarray:
+    found = RNG.standard_normal(dims) + 1j * RNG.standard_normal(dims)
+    return (found if dtype[0] == "c" else found.real).astype(NUMPY[dtype])
+
+
+def positive(dtype: str, *dims: int) -> np.ndarray:
+    a = numbers(dtype, *dims).astype(np.complex128)
+    whole = a @ a.conj().swapaxes(-1, -2) / dims[-1] + np.eye(dims[-1])
+    return (whole if dtype[0] == "c" else whole.real).astype(NUMPY[dtype])
+
+
+def triangle(dtype: str, *dims: int) -> np.ndarray:
+    found = numbers(dtype, *dims) / (2 * dims[-1]) + np.eye(dims[-1]) * 1.5
+    return found.astype(NUMPY[dtype])
+
+
+WAYS = list(product((True, False), (True, False), TRANSPOSES))
+CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
+    "small-f32": (cholesky("f32", "3,5,5"), [positive("f32", 3, 5, 5)]),
+    "small-c64": (cholesky("c64", "2,31,31", "false"), [positive("c64", 2, 31, 31)]),
+    "large-f32": (cholesky("f32", "150,150"), [positive("f32", 150, 150)]),
+    "large-c64": (cholesky("c64", "2,70,70"), [positive("c64", 2, 70, 70)]),
+    "large-f64": (cholesky("f64", "65,65", "false"), [positive("f64", 65, 65)]),
+    "potrf": (potrf("2,130,130", "2"), [positive("f32", 2, 130, 130)]),
+    "solve-small": (
+        solve("f32", "2,61,61", "2,61,70", True, True, "NO_TRANSPOSE", "false"),
+        [triangle("f32", 2, 61, 61), numbers("f32", 2, 61, 70)],
+    ),
+    "solve-unit": (
+        solve("f64", "40,40", "40,3", True, False, "NO_TRANSPOSE", "true"),
+        [triangle("f64", 40, 40), numbers("f64", 40, 3)],
+    ),
+}
+CASES |= {
+    f"solve-{left}-{lower}-{how}": (
+        solve("c64", "2,70,70", "2,70,5" if left else "2,5,70", left, lower, how, "false"),
+        [triangle("c64", 2, 70, 70), numbers("c64", 2, *((70, 5) if left else (5, 70)))],
+    )
+    for left, lower, how in WAYS[::2]
+}
+
+
+@cache
+def emulated():
+    plans = {name: hlo2graph.plan(text, target="sm_90") for name, (text, _) in CASES.items()}
+    return plans, Kernels(list(plans.values()))
+
+
+def run(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    plans, kernels = emulated()
+    executable = EmulatedExecutable(plans[name], kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    backwards = executable(*arguments)
+    kernels.run_backwards(False)
+    assert same_bits(got, backwards), "a barrier is missing"
+    return got
+
+
+def host(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    return HostExecutable(hlo2graph.plan(CASES[name][0], target="host"))(*arguments)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_agree_with_the_host(name):
+    arguments = CASES[name][1]
+    for ours, theirs in zip(run(name, arguments), host(name, arguments), strict=True):
+        scale = np.abs(theirs).max() if theirs.size else 1
+        bound = 1e-12 if theirs.dtype.name in ("float64", "complex128") else 3e-6
+        assert np.abs(ours - theirs).max() <= bound * scale
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("bad", [0, 40, 64, 100, 149])
+def test_what_has_no_factor_is_nan(bad):
+    (a,) = CASES["large-f32"][1]
+    a = a.copy()
+    a[bad, bad] = -1
+    (got,) = run("large-f32", [a])
+    assert np.isnan(got).all()
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("bad", [3, 64, 129])
+def test_what_has_no_factor_stays_and_is_told_of(bad):
+    (a,) = CASES["potrf"][1]
+    a = a.copy()
+    a[1, bad, bad] = -1
+    factor, info = run("potrf", [a])
+    assert info.tolist() == [0, bad + 1]
+    assert same_bits([factor[1]], [a[1]])
+    assert np.isfinite(factor).all()
+    assert host("potrf", [a])[1].tolist() == info.tolist()
+
+
+LARGE = [name for name in CASES if name not in ("small-f32", "small-c64", "solve-small")]
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_steps_are_legal_and_small(name):
+    text, arguments = CASES[name]
+    made = rewritten(hlo2graph.parse(text), split_factors, exact=False, arguments=arguments)
+    ways = opcodes(made.entry)
+    assert "dot" in ways
+    for instr in made.entry.instructions:
+        if instr.opcode in ("cholesky", "triangular-solve"):
+            assert made.entry[instr.operands[0]].shape.dims[-1] <= 64
+
+
+def test_very_large_matrices_are_halved_first():
+    made = split_factors(hlo2graph.parse(cholesky("f32", "2200,2200")))
+    dots = [i for i in made.entry.instructions if i.opcode == "dot"]
+    assert max(i.shape.dims[-1] for i in dots) == 2200 - 1088
+    assert all("highest" in str(i.attrs["operand_precision"]) for i in dots)
+
+
+def test_small_matrices_stay_as_they_are():
+    parsed = hlo2graph.parse(cholesky("f32", "64,64"))
+    assert split_factors(parsed) is parsed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_triangles_stay_out_of_local_memory(arch):
+    for dtype, size in (("f32", 64), ("c64", 32)):
+        square = f"{size},{size}"
+        for text in (
+            cholesky(dtype, square),
+            solve(dtype, square, f"{size},500", True, True, "ADJOINT", "false"),
+        ):
+            (source,) = kernels_of(hlo2graph.plan(text, target=arch)).values()
+            assert spilt(source.text, arch) == 0
