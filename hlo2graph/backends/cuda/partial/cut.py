@@ -16,12 +16,15 @@ from typing import TypeAlias
 from hlo2graph.backends.cuda.partial.policy import Judge, Policy, walk_of
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Edge, Sequence, Slice, Thunk
-from hlo2graph.program.uses import nested, writes
+from hlo2graph.program.uses import nested, reads, writes
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Thunks that one graph holds, with the edges between them."""
+    """Thunks that one graph holds, with the edges between them.
+
+    Where there are loops, which may be written out, its results are all that others read.
+    """
 
     sequence: Sequence[Slice]
 
@@ -183,4 +186,10 @@ def _within(sequence: Sequence[Slice], run: list[int]) -> Sequence[Slice]:
         for e in sequence.edges
         if e.src in place and e.dst in place
     )
-    return Sequence(tuple(sequence.thunks[k] for k in run), edges=edges)
+    thunks = tuple(sequence.thunks[k] for k in run)
+    if not any(nested(thunk) for thunk in thunks):
+        return Sequence(thunks, edges=edges)
+    outside = (r for k, t in enumerate(sequence.thunks) if k not in place for r in reads(t))
+    return Sequence(
+        thunks, results=tuple(dict.fromkeys((*sequence.results, *outside))), edges=edges
+    )
