@@ -379,6 +379,14 @@ class FakeLibrary:
     def cuStreamSynchronize(self, stream):
         return 0
 
+    def cuEventRecord(self, event, stream):
+        self.driver.api.append("cuEventRecord")
+        return 0
+
+    def cuStreamWaitEvent(self, stream, event, flags):
+        self.driver.api.append("cuStreamWaitEvent")
+        return 0
+
     def cuStreamWaitValue32_v2(self, stream, address, value, flags):
         return 0
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxlib import _jax
 
 import hlo2graph.jax
 from hlo2graph.backends.cuda import dlpack
@@ -47,7 +48,6 @@ def made(fake, monkeypatch):
     monkeypatch.setattr("hlo2graph.jax.function.platform_for", lambda _: "cuda")
     monkeypatch.setattr(program, "device_of", lambda _: jax.devices("cpu")[0])
     monkeypatch.setattr(on_device, "stream_of", lambda _: None)
-    monkeypatch.setattr(on_device, "let_wait", lambda *_: None)
     monkeypatch.setattr(on_device, "exported", lambda array, _: array.__dlpack__())
     monkeypatch.setattr(dlpack, "CUDA", dlpack.CPU)
     yield found
@@ -125,14 +125,27 @@ def test_a_donated_argument_becomes_the_result(made):
     f = hlo2graph.jax.jit(lambda x, y: (x * y + 1, y.sum()), donate_argnums=0)
     x = X + 0
     place = x.unsafe_buffer_pointer()
-    result, total = f(x, Y)
-    assert x.is_deleted()
-    assert result.unsafe_buffer_pointer() == place
+    result, total = f(x, Y)  # memory of JAX's own is not written
+    assert result.unsafe_buffer_pointer() != place
     np.testing.assert_array_equal(result, X + 1)
     assert total == 12
+    place = result.unsafe_buffer_pointer()
     for _ in range(5):
         result, _ = f(result, Y)
+        assert result.unsafe_buffer_pointer() == place
     np.testing.assert_array_equal(result, X + 6)
+
+
+def test_a_donated_argument_that_jax_still_reads_is_not_written(made):
+    f = hlo2graph.jax.jit(lambda x: x + 1, donate_argnums=0)
+    x = f(X)
+    held, place = x.__dlpack__(), x.unsafe_buffer_pointer()
+    y = f(x)
+    assert x.is_deleted()
+    assert y.unsafe_buffer_pointer() != place
+    still = _jax.dlpack_managed_tensor_to_buffer(held, jax.devices("cpu")[0], None)
+    np.testing.assert_array_equal(still, X + 1)
+    np.testing.assert_array_equal(y, X + 2)
 
 
 def test_a_donated_argument_that_is_also_another(made):
@@ -152,7 +165,7 @@ def test_arrays_from_the_host(made):
 
 def test_calls_at_once_have_streams_of_their_own(made, monkeypatch):
     waited = []
-    monkeypatch.setattr(on_device, "let_wait", lambda _, stream: waited.append(int(stream)))
+    monkeypatch.setattr(on_device, "Relay", lambda _, running: lambda: waited.append(running))
     f = hlo2graph.jax.jit(lambda x: x + 1)
     f(X)
     results = []
@@ -163,3 +176,12 @@ def test_calls_at_once_have_streams_of_their_own(made, monkeypatch):
     np.testing.assert_array_equal(results[0], X + 1)
     assert len(set(waited)) == 2
     assert len(made) == 1
+
+
+def test_jax_waits_for_each_call(made):
+    f = hlo2graph.jax.jit(lambda x: x + 1)
+    f(X)
+    driver, _ = made[0]
+    driver.api.clear()
+    f(X)
+    assert driver.api == ["cuGraphLaunch", "cuEventRecord", "cuStreamWaitEvent"]

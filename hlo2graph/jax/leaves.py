@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src.lax.lax import _convert_element_type
+from jax._src.random.prng import PRNGKeyArray
 from jaxlib import _jax
 
 ARRAY = _jax.ArrayImpl
@@ -44,7 +45,7 @@ def placed_on(leaf: Any) -> Any:
 def plain(leaf: Any, aval: Any, device: Any) -> Any:
     """Return a leaf as an array of JAX's on `device`, where it is one already, or of NumPy's."""
     if is_key(aval):
-        leaf = jax.random.key_data(leaf)
+        leaf = leaf._base_array  # jax.random.key_data would dispatch a program
     if type(leaf) is ARRAY and leaf.sharding.device_set == {device}:
         return leaf
     return np.asarray(leaf, None if is_key(aval) else aval.dtype)
@@ -53,5 +54,5 @@ def plain(leaf: Any, aval: Any, device: Any) -> Any:
 def finished(array: Any, aval: Any) -> Any:
     """Return an array as a result of the type `aval`: a PRNG key, or weakly typed."""
     if is_key(aval):
-        return jax.random.wrap_key_data(array, impl=aval.dtype._impl.name)
+        return PRNGKeyArray(aval.dtype._impl, array)
     return _convert_element_type(array, weak_type=True) if aval.weak_type else array

@@ -1,98 +1,159 @@
 """Calls on the GPU: arrays of JAX's are read where they lie, and results become such arrays.
 
 Nothing is copied: an argument is its address, and its memory stays until the call has run; a result
-is made in memory that JAX then has. A donated argument is taken from JAX, and the result that takes
-its place is made there.
+is made in a block of ours that JAX then has, until it drops the array.
+
+A donated argument that was a result of ours is gone after the call, as with `jax.jit`; if JAX has
+nothing more to do with it, the result that takes its place is made in the same block. Memory that
+is JAX's own is left alone: nothing tells what JAX still reads there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 import jax
 from jaxlib import _jax
 
 from hlo2graph.backends.cuda import dlpack
-from hlo2graph.backends.cuda.blocks import Blocks
-from hlo2graph.backends.cuda.device_array import DeviceArray, let_wait
+from hlo2graph.backends.cuda.blocks import Block, Blocks
 from hlo2graph.backends.cuda.executable import CudaExecutable
-from hlo2graph.backends.cuda.memory import Stream
+from hlo2graph.backends.cuda.memory import Stream, strides_of
+from hlo2graph.backends.cuda.relay import Relay
+from hlo2graph.hlo import Shape
 from hlo2graph.jax.leaves import ARRAY, finished, is_key
 from hlo2graph.jax.lowering import Lowered
+
+MOST_PLACES = 1024  # of results that are known again
+
+
+class Place:
+    """Memory that a result can be in, and how JAX takes it."""
+
+    __slots__ = ("export", "stream")
+
+    def __init__(self, export: dlpack.Export, stream: Stream) -> None:
+        self.export = export
+        self.stream = stream  # what the result is made on
+
+
+_places: dict[int, Place] = {}  # by address, of all functions; of some the memory is gone
 
 
 class DeviceCalls:
     """Calls of a CUDA executable, with arrays of JAX's as leaves."""
 
     def __init__(self, executable: CudaExecutable, lowered: Lowered, device: Any) -> None:
+        plan = executable.plan
         self.executable = executable
         self._device = device
         self._stream = executable.stream
-        self._theirs = stream_of(device)
+        self._ready_on = stream_of(device)
+        self._theirs: list[object] = []
+        self._relays: dict[Stream, Relay] = {}
         self._blocks = Blocks(executable.device)
-        nowhere = [
-            DeviceArray(0, bound.shape, executable.device, self._stream, None)
-            for bound in (*executable.plan.inputs, *executable.plan.outputs)
-        ]
-        count, first = len(executable.plan.inputs), len(lowered.constants)
-        self._inputs, self._outputs = nowhere[first:count], nowhere[count:]
-        self._sizes = [bound.slice.size for bound in executable.plan.outputs]
-        self._constants = [
-            self._at_home(jax.device_put(value, device), template)
-            for value, template in zip(lowered.constants, nowhere, strict=False)
-        ]
-        self._results = lowered.results
-        self._is_plain = [not is_key(aval) and not aval.weak_type for aval in lowered.results]
-        self._donated = lowered.donated
-        self._in_place = _in_place(executable, first)
         self._place = (dlpack.CUDA, executable.device.ordinal)
+        self._constants = [jax.device_put(value, device) for value in lowered.constants]
+        self._inputs = [bound.shape for bound in plan.inputs]
+        self._outputs = [bound.shape for bound in plan.outputs]
+        self._known: list[dict[int, Place]] = [{} for _ in plan.outputs]
+        self._results = [
+            None if not is_key(aval) and not aval.weak_type else aval for aval in lowered.results
+        ]
+        self._donated = lowered.donated
+        self._in_place = _in_place(executable, len(lowered.constants))
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
         """Run once; return the result leaves, which need not have been computed yet."""
-        args = [
-            self._at_home(leaf, template) if type(leaf) is ARRAY else leaf
-            for leaf, template in zip(leaves, self._inputs, strict=True)
-        ]
-        for position in self._donated:
-            if type(leaves[position]) is ARRAY:
-                args[position] = self._stolen(leaves[position], args[position])
-        out = [self._wanted(position, args) for position in range(len(self._outputs))]
-        self.executable.run([*self._constants, *args], out=out)
-        if out:
-            let_wait(self._theirs, out[0].stream.handle)
-        return [self._handed(array, k) for k, array in enumerate(out)]
+        args = [*self._constants, *leaves]
+        on_host: dict[int, Any] = {}
+        inputs: list[int | None] = []
+        theirs: list[object] = []  # what keeps memory of JAX's alive
+        for position, arg in enumerate(args):
+            if type(arg) is ARRAY:
+                inputs.append(self._address(arg, theirs))
+            else:
+                on_host[position] = arg
+                inputs.append(None)
+        taken: dict[int, Block] = {}
+        if self._donated:
+            taken = self._deleted(leaves, inputs[len(self._constants) :])
+        blocks = [self._block(k, taken) for k in range(len(self._outputs))]
+        outputs = [block.address for block in blocks]
+        if len(theirs) != len(self._theirs) or not all(map(is_, theirs, self._theirs)):
+            self._theirs = theirs
+        used = self.executable.run_at(inputs, outputs, on_host, self._theirs)
+        relay = self._relays.get(used)
+        if relay is None:
+            relay = self._relays[used] = Relay(self._ready_on, int(used))
+        relay()
+        return [self._handed(block, k, used) for k, block in enumerate(blocks)]
 
-    def _at_home(self, array: Any, template: DeviceArray) -> DeviceArray:
-        """Return an array as the memory that it has on our device; our stream waits for it."""
-        if not array.is_ready():
+    def _address(self, array: Any, theirs: list[object]) -> int:
+        """Return where an array is; our stream waits for what writes it."""
+        address: int = array.unsafe_buffer_pointer()
+        place = _places.get(address)
+        if place is None or place.export.owner is None:
+            theirs.append(array)
+            place = None
+        if not array.is_ready() and (place is None or place.stream is not self._stream):
             exported(array, self._stream)
-        return template.at(array.unsafe_buffer_pointer(), array)
+        return address
 
-    def _stolen(self, array: Any, own: DeviceArray) -> DeviceArray:
-        """Take the memory of an array, which is deleted."""
-        capsule = exported(array, self._stream)
-        array.delete()
-        return own.at(own.address, capsule)
+    def _deleted(self, leaves: Sequence[Any], addresses: Sequence[int | None]) -> dict[int, Block]:
+        """Delete donated results of ours; return the blocks that are ours again, by leaf."""
+        taken: dict[int, Block] = {}
+        for position in self._donated:
+            array, address = leaves[position], addresses[position]
+            if address is None:
+                continue
+            place = _places.get(address)
+            block = None if place is None else place.export.owner
+            if place is None or not isinstance(block, Block):
+                continue
+            array.delete()
+            if place.export.owner is None:  # JAX has dropped it, so nothing there waits to read it
+                taken[position] = block
+        if taken:
+            self._blocks.after_all(self._stream)
+        return taken
 
-    def _wanted(self, position: int, args: Sequence[Any]) -> DeviceArray:
-        """Return where a result is to be: where the argument was that it replaces, or anew."""
+    def _block(self, position: int, taken: dict[int, Block]) -> Block:
+        """Return where a result is to be: where the argument was that it replaces, or elsewhere."""
         donor = self._in_place.get(position)
-        given = args[donor] if donor is not None and donor in self._donated else None
-        if type(given) is DeviceArray:
-            return given
-        size = self._sizes[position]
+        if donor is not None and donor in taken:
+            return taken[donor]
+        size = self._outputs[position].size
         doing = f"allocating {size:,} bytes for result {position}"
-        block = self._blocks.give(size, self._stream, doing)
-        return self._outputs[position].at(block.address, block)
+        return self._blocks.give(size, self._stream, doing)
 
-    def _handed(self, array: DeviceArray, position: int) -> Any:
+    def _handed(self, block: Block, position: int, used: Stream) -> Any:
         """Return a result as an array of JAX's."""
-        capsule = dlpack.make_capsule(
-            array.address, array.dtype, array.shape, array.strides, self._place, array
+        known = self._known[position]
+        place = known.get(block.address)
+        if place is None:
+            place = self._new_place(block.address, self._outputs[position], known)
+        place.stream = used
+        _places[block.address] = place
+        found = _jax.dlpack_managed_tensor_to_buffer(
+            place.export.capsule(block), self._device, self._ready_on
         )
-        found = _jax.dlpack_managed_tensor_to_buffer(capsule, self._device, self._theirs)
-        return found if self._is_plain[position] else finished(found, self._results[position])
+        aval = self._results[position]
+        return found if aval is None else finished(found, aval)
+
+    def _new_place(self, address: int, shape: Shape, known: dict[int, Place]) -> Place:
+        if len(known) >= MOST_PLACES:
+            known.clear()
+        if len(_places) >= MOST_PLACES:
+            for old in [at for at, place in _places.items() if place.export.owner is None]:
+                del _places[old]
+        export = dlpack.Export(
+            address, shape.dtype.numpy, shape.dims, strides_of(shape), self._place
+        )
+        place = known[address] = Place(export, self._stream)
+        return place
 
 
 def stream_of(device: Any) -> int:

@@ -58,11 +58,23 @@ def test_chains_of_results():
 def test_donated_memory_is_the_results():
     f = hlo2graph.jax.jit(lambda x: x + 1, backend="cuda", donate_argnums=0)
     x = jnp.arange(1000.0)
-    place = x.unsafe_buffer_pointer()
     y = f(x)
-    assert x.is_deleted()
-    assert y.unsafe_buffer_pointer() == place
-    agree(y, jnp.arange(1000.0) + 1)
+    place = y.unsafe_buffer_pointer()
+    z = f(y)
+    assert y.is_deleted()
+    assert z.unsafe_buffer_pointer() == place
+    agree(z, jnp.arange(1000.0) + 2)
+
+
+def test_donated_memory_that_jax_reads_is_read_first():
+    f = hlo2graph.jax.jit(lambda x: x * 0, backend="cuda", donate_argnums=0)
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, v: v @ v / 1024, x).sum())
+    for _ in range(10):
+        x = f(jnp.ones((1024, 1024))) + 1
+        y = hlo2graph.jax.jit(lambda x: x + 0, backend="cuda")(x)
+        total = slow(y)
+        f(y)
+        np.testing.assert_allclose(np.asarray(total), 1024 * 1024, rtol=1e-3)
 
 
 def test_arrays_that_are_on_the_host():

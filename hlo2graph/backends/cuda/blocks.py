@@ -38,6 +38,7 @@ class Blocks:
         self._context = call(cuda.cuCtxGetCurrent)
         self._unused: dict[int, deque[tuple[DeviceMemory, Event]]] = {}
         self._room = device.memory_bytes // KEPT
+        self._all = Event()  # marks what the whole context has been given
 
     def give(self, size: int, stream: Stream, doing: str) -> Block:
         """Return a block of at least `size` bytes, free to be written by what `stream` gets next.
@@ -58,6 +59,14 @@ class Blocks:
                 return Block(self, DeviceMemory(size, doing), Event())
             stream.wait(event)
         return Block(self, memory, event)
+
+    def after_all(self, stream: Stream) -> None:
+        """Let `stream` wait for all that the context has been given, by whomever."""
+        (status,) = cuda.cuCtxRecordEvent(self._context, self._all.handle)
+        if status == cuda.CUresult.CUDA_SUCCESS:
+            stream.wait(self._all)
+        else:
+            call(cuda.cuCtxSynchronize)
 
     def take_back(self, memory: DeviceMemory, event: Event) -> None:
         """Keep memory for another time, or free it where there is much already."""

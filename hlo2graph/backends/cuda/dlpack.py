@@ -64,7 +64,7 @@ class _Managed(ctypes.Structure):
     pass
 
 
-_Deleter = ctypes.CFUNCTYPE(None, POINTER(_Managed))
+_Deleter = ctypes.CFUNCTYPE(None, c_void_p)
 _Managed._fields_ = (("tensor", _Tensor), ("context", c_void_p), ("deleter", _Deleter))
 
 _python = ctypes.pythonapi
@@ -116,11 +116,13 @@ def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-_exported: dict[int, tuple[object, ...]] = {}  # what lives until a consumer is done with it
+_exported: dict[int, Export] = {}  # what a consumer is not done with, by its structure's address
 
 
-def _release(managed: Any) -> None:
-    _exported.pop(ctypes.addressof(managed.contents), None)
+def _release(place: int) -> None:
+    export = _exported.pop(place, None)
+    if export is not None:
+        export.owner = None
 
 
 # A destructor's capsule has no reference left to count, so it comes as an address.
@@ -133,10 +135,50 @@ _pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(("PyCapsule_Ge
 def _drop(capsule: int) -> None:
     """Free what a capsule that nobody consumed holds."""
     if _is_valid(capsule, NAME):
-        _exported.pop(_pointer(capsule, NAME), None)
+        _release(_pointer(capsule, NAME))
 
 
 _DELETER, _DESTRUCTOR = _Deleter(_release), ctypes.PYFUNCTYPE(None, c_void_p)(_drop)
+_DROP = ctypes.cast(_DESTRUCTOR, c_void_p)
+
+
+class Export:
+    """Memory on `device` (its kind, its number) as others take it, to be handed out repeatedly.
+
+    `owner` keeps the memory alive while somebody has it; it is None when nobody does.
+    """
+
+    __slots__ = ("_dims", "_managed", "_place", "_steps", "owner")
+
+    def __init__(
+        self,
+        address: int,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        device: tuple[int, int],
+    ) -> None:
+        """Describe the memory; raises BufferError where DLPack has no such element type."""
+        if dtype not in _BY_DTYPE:
+            raise BufferError(f"DLPack has no type for {dtype.name}")
+        code, bits = _BY_DTYPE[dtype]
+        rank, numbers = len(shape), c_int64 * max(len(shape), 1)
+        self._dims = numbers(*shape)
+        self._steps = numbers(*(s // dtype.itemsize for s in strides))
+        self._managed = managed = _Managed()
+        managed.tensor = _Tensor(address, _Device(*device), rank, _DType(code, bits, 1))
+        managed.tensor.shape = ctypes.cast(self._dims, POINTER(c_int64))
+        managed.tensor.strides = ctypes.cast(self._steps, POINTER(c_int64))
+        managed.deleter = _DELETER
+        self._place = ctypes.addressof(managed)
+        self.owner: object = None
+
+    def capsule(self, owner: object) -> object:
+        """Hand it out; nobody may have it yet."""
+        assert self.owner is None, "this memory is handed out already"
+        self.owner = owner
+        _exported[self._place] = self
+        return _python.PyCapsule_New(self._place, NAME, _DROP)
 
 
 def make_capsule(
@@ -152,17 +194,4 @@ def make_capsule(
     Raises:
         BufferError: DLPack has no such element type.
     """
-    if dtype not in _BY_DTYPE:
-        raise BufferError(f"DLPack has no type for {dtype.name}")
-    code, bits = _BY_DTYPE[dtype]
-    rank, numbers = len(shape), c_int64 * max(len(shape), 1)
-    dims = numbers(*shape)
-    steps = numbers(*(s // dtype.itemsize for s in strides))
-    managed = _Managed()
-    managed.tensor = _Tensor(address, _Device(*device), rank, _DType(code, bits, 1))
-    managed.tensor.shape = ctypes.cast(dims, POINTER(c_int64))
-    managed.tensor.strides = ctypes.cast(steps, POINTER(c_int64))
-    managed.deleter = _DELETER
-    place = ctypes.addressof(managed)
-    _exported[place] = (managed, dims, steps, owner)
-    return _python.PyCapsule_New(place, NAME, ctypes.cast(_DESTRUCTOR, c_void_p))
+    return Export(address, dtype, shape, strides, device).capsule(owner)

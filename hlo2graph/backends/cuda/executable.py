@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, cached_property, partial
@@ -24,10 +24,10 @@ from hlo2graph.backends.cuda.call import (
 )
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.cuda.compiler import Compiled
-from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray
+from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray, let_wait
 from hlo2graph.backends.cuda.driver import open_device
 from hlo2graph.backends.cuda.held import Memory, memory_of
-from hlo2graph.backends.cuda.instance import Instance
+from hlo2graph.backends.cuda.instance import Call, Instance
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
@@ -37,6 +37,7 @@ from hlo2graph.backends.cuda.pointers.table import maker_with_table
 from hlo2graph.backends.cuda.pool import Pool
 from hlo2graph.backends.cuda.prepared import Prepared
 from hlo2graph.backends.cuda.products import Products
+from hlo2graph.backends.cuda.route import Brought
 from hlo2graph.backends.cuda.serial import SerialStream
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.temporaries.shared import share_of
@@ -215,6 +216,32 @@ class CudaExecutable:
             return outputs.collect(route, instance, args)
         finally:
             instance.lock.release()
+
+    def run_at(
+        self,
+        inputs: Sequence[int | None],
+        outputs: Sequence[int],
+        on_host: Mapping[int, Array],
+        owners: Sequence[object],
+    ) -> Stream:
+        """Run the graph once on memory that is known to fit; return the stream that it is on.
+
+        inputs: where the parameter leaves are, None for those in `on_host`; they are ready on
+            `stream`.
+        outputs: where the result leaves go.
+        owners: what keeps all that alive until it has run.
+        """
+        self._enter()
+        instance = self._pool.take(None)
+        try:
+            used = instance.stream
+            if used is not self.stream:
+                let_wait(int(used), self.stream.handle)
+            brought = Brought(tuple(inputs), tuple(outputs))
+            instance.run(Call(brought, on_host, owners, (), False, None), used)
+        finally:
+            instance.lock.release()
+        return used
 
     def put(self, *args: object) -> tuple[DeviceArray, ...]:
         """Copy arrays into the buffers that the program reads; return those as device arrays."""
