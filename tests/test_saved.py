@@ -389,6 +389,25 @@ def test_no_parser_and_no_compiler_is_loaded(path):
     assert "equal to the program evaluated as written" in done.stdout
 
 
+def test_no_compiler_is_loaded_for_a_gpu_either(path):
+    h2g.save(h2g.plan(LOOP, target="sm_90"), path)
+    code = (
+        "import sys\n"
+        "import hlo2graph.backends.cuda.executable\n"
+        "from hlo2graph.saved.container import read_container\n"
+        "from hlo2graph.saved.kernels import kernels_for\n"
+        "from hlo2graph.saved.reading import read_saved\n"
+        "data = open(sys.argv[1], 'rb').read()\n"
+        "assert read_saved(data, 'm').plan.target == 'sm_90'\n"
+        "assert kernels_for(read_container(data, 'm'), 'sm_90').units\n"
+        "print([m for m in ('lark', 'cuda.bindings.nvrtc', 'hlo2graph.pipeline') "
+        "if m in sys.modules])\n"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_commands_take_it_in_place_of_the_program(cli, tmp_path, path):
     source = tmp_path / "loop.hlo"
     source.write_text(LOOP)

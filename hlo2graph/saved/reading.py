@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import zlib
 from collections.abc import Iterator
@@ -117,7 +118,9 @@ class Saved:
         return CudaExecutable(self.plan, elided=elided, kernels=kernels, **options_of(choices))
 
     def _of(self, wanted: type[T], section: str) -> T:
-        found = self._decode(self._container.json(section))
+        held = self._container.json(section)
+        with _uncollected():
+            found = self._decode(held)
         if not isinstance(found, wanted):
             raise TypeError(f"the {section} is a {type(found).__name__}")
         return found
@@ -133,3 +136,15 @@ class Saved:
                 f"{self.filename}: written by {writer}, and not as this release reads it "
                 f"({type(error).__name__}: {error}): compile the program anew"
             ) from error
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let no garbage be looked for: there is none, and looking takes as long as reading does."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
