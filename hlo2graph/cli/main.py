@@ -46,9 +46,10 @@ def group() -> None:
 
     FILE is HLO text, as JAX and XLA print it (`lowered.as_text("hlo")`,
     `compiled.as_text()`, XLA's dumps) or written by hand, or thunk-sequence
-    text, as `plan` prints it; or, where jax is installed, StableHLO as text
-    or bytecode, an HLO proto, a snapshot. `-` reads stdin. Several modules in
-    one text are split at `// -----` lines; their JSON is a list.
+    text, as `plan` prints it, or a .h2g file, as `compile` writes it; or, where
+    jax is installed, StableHLO as text or bytecode, an HLO proto, a snapshot.
+    `-` reads stdin. Several modules in one text are split at `// -----` lines;
+    their JSON is a list.
 
     \b
     Exit codes:
