@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.layout import Format, Layout
 from jaxlib import _jax
 
 import hlo2graph.jax
@@ -176,6 +177,14 @@ def test_calls_at_once_have_streams_of_their_own(made, monkeypatch):
     np.testing.assert_array_equal(results[0], X + 1)
     assert len(set(waited)) == 2
     assert len(made) == 1
+
+
+def test_arrays_in_another_layout(made):
+    f = hlo2graph.jax.jit(lambda x: x + 1)
+    x = jax.device_put(X, Format(Layout((1, 0)), X.sharding))
+    by_columns = jax.jit(lambda x: x * 1, out_shardings=x.format)(x)
+    np.testing.assert_array_equal(f(by_columns), X + 1)
+    np.testing.assert_array_equal(f(X), X + 1)
 
 
 def test_jax_waits_for_each_call(made):

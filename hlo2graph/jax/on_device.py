@@ -15,6 +15,7 @@ from operator import is_
 from typing import Any
 
 import jax
+import numpy as np
 from jaxlib import _jax
 
 from hlo2graph.backends.cuda import dlpack
@@ -40,6 +41,7 @@ class Place:
 
 
 _places: dict[int, Place] = {}  # by address, of all functions; of some the memory is gone
+_row_major: set[Any] = set()  # layouts
 
 
 class DeviceCalls:
@@ -72,11 +74,10 @@ class DeviceCalls:
         inputs: list[int | None] = []
         theirs: list[object] = []  # what keeps memory of JAX's alive
         for position, arg in enumerate(args):
-            if type(arg) is ARRAY:
-                inputs.append(self._address(arg, theirs))
-            else:
-                on_host[position] = arg
-                inputs.append(None)
+            address = self._address(arg, theirs) if type(arg) is ARRAY else None
+            inputs.append(address)
+            if address is None:
+                on_host[position] = np.asarray(arg)
         taken: dict[int, Block] = {}
         if self._donated:
             taken = self._deleted(leaves, inputs[len(self._constants) :])
@@ -91,11 +92,13 @@ class DeviceCalls:
         relay()
         return [self._handed(block, k, used) for k, block in enumerate(blocks)]
 
-    def _address(self, array: Any, theirs: list[object]) -> int:
-        """Return where an array is; our stream waits for what writes it."""
+    def _address(self, array: Any, theirs: list[object]) -> int | None:
+        """Return where an array is, None if not row by row; our stream waits for what writes it."""
         address: int = array.unsafe_buffer_pointer()
         place = _places.get(address)
         if place is None or place.export.owner is None:
+            if array._pjrt_layout not in _row_major and not _is_row_major(array):
+                return None
             theirs.append(array)
             place = None
         if not array.is_ready() and (place is None or place.stream is not self._stream):
@@ -154,6 +157,14 @@ class DeviceCalls:
         )
         place = known[address] = Place(export, self._stream)
         return place
+
+
+def _is_row_major(array: Any) -> bool:
+    """Tell whether an array is laid out as all are unless another layout is asked for."""
+    found: bool = array.format.layout.major_to_minor == tuple(range(array.ndim))
+    if found:
+        _row_major.add(array._pjrt_layout)
+    return found
 
 
 def stream_of(device: Any) -> int:
