@@ -12,7 +12,12 @@ from hlo2graph.hlo import Computation, Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.inline_calls import inline_calls
-from hlo2graph.passes.loops.guard_rounds import LIGHT_ROUNDS, MOST_ROUNDS, guard_rounds
+from hlo2graph.passes.loops.guard_rounds import (
+    LIGHT_ROUNDS,
+    MOST_COPIED,
+    MOST_ROUNDS,
+    guard_rounds,
+)
 from hlo2graph.passes.loops.small import MOST_ELEMENTS
 from hlo2graph.pipeline import PASSES
 from hlo2graph.program.thunks import While
@@ -119,14 +124,18 @@ def test_so_does_its_plan(rounds, target):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_an_update_in_place_stays_one():
-    body = body_of(guarded(searching()))
+@pytest.mark.parametrize("rows", [MOST_COPIED // 8, MOST_COPIED // 8 + 1])
+@pytest.mark.parametrize("rounds", [0, 1, MOST_ROUNDS + 3])
+def test_a_large_update_in_place_stays_one(rows, rounds):
+    module = h2g.parse(format_module(searching()).replace("f32[6,8]", f"f32[{rows},8]"))
+    made = guarded(module)
+    given = arguments(rounds)
+    assert same_bits(results(made, given), results(module, given))
+    body = body_of(made)
     updates = [i for i in body.instructions if i.opcode == "dynamic-update-slice"]
     assert len(updates) == MOST_ROUNDS
     chosen = [i.shape.dims for i in body.instructions if i.opcode == "select"]
-    assert (6, 8) not in chosen
-    plan = h2g.plan(searching(), target="sm_90")
-    assert "f32[6,8] select" not in str(plan.computations)
+    assert ((rows, 8) in chosen) is (rows * 8 <= MOST_COPIED)
 
 
 def test_what_no_round_changes_is_not_chosen():

@@ -9,10 +9,10 @@ barriers: what they need of the state, they do not compute anew from what it was
 
 The rule, all of it: loops of an unknown number of rounds whose body and condition are small (see
 small), and whose state has at most MOST_CHOSEN elements. The body is given as many rounds as have
-MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An update of a state in
-its place stays one: what is put there is chosen instead. Whether the loop goes on becomes a part of
-its state, so that the last round's kernels test it. Runs once, behind simplify_loops, which writes
-the number of rounds down where it is known.
+MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An update in place of
+more than MOST_COPIED elements stays one: what is put there is chosen instead, by a kernel more.
+Whether the loop goes on becomes a part of its state, so that the last round's kernels test it. Runs
+once, behind simplify_loops, which writes the number of rounds down where it is known.
 
 On an H200 a body costs about 7 us beside its rounds, and a round of two kernels 1.8 us.
 """
@@ -40,6 +40,7 @@ MOST_ROUNDS = 6
 LIGHT_ROUNDS = 16
 MOST_INSTRUCTIONS = 128
 MOST_CHOSEN = 1 << 16
+MOST_COPIED = 1 << 14
 
 _PRED = DTYPES["pred"]
 _HOLDS = Shape(_PRED)
@@ -147,7 +148,7 @@ def _chosen(body: Draft, state: str, number: int, name: str, holds: str) -> str:
     new = body[name]
     if _is_element(new, state, number):
         return name
-    if new.opcode == "dynamic-update-slice" and _is_element(body[new.operands[0]], state, number):
+    if new.opcode == "dynamic-update-slice" and _stays(body, new, state, number):
         whole, update, *starts = new.operands
         shape = body.shape(update)
         before = body.add(
@@ -158,6 +159,12 @@ def _chosen(body: Draft, state: str, number: int, name: str, holds: str) -> str:
     index = {"index": number}
     before = body.add(new, "get-tuple-element", new.shape, (state,), index)
     return _select(body, holds, name, before)
+
+
+def _stays(body: Draft, update: Instruction, state: str, number: int) -> bool:
+    """Tell whether an update of an element of the state is to be made in its place."""
+    large = body.shape(update.name).elements > MOST_COPIED
+    return large and _is_element(body[update.operands[0]], state, number)
 
 
 def _select(body: Draft, holds: str, new: str, before: str) -> str:
