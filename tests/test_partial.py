@@ -21,7 +21,7 @@ from hlo2graph.inspect.report_json import report_json
 from hlo2graph.inspect.session import Wishes
 from hlo2graph.inspect.timing import Budget
 from tests.blocks import put
-from tests.fake_cuda import fake
+from tests.fake_cuda import FakeLibrary, fake
 from tests.placements import PROGRAMS, Caller
 from tests.test_cuda_graph import DIAMOND, KNOWN, X, host
 
@@ -255,6 +255,27 @@ def test_the_bodies_of_loops_that_the_host_steers_are_graphs(fake):
     results = exe(np.asarray(2, np.int32), X)
     assert found.api.count("cuGraphLaunch") > 3
     assert same_bits(results, host(PROGRAMS["loop"], np.int32(2), X))
+
+
+def test_nobody_waits_for_loops_of_known_rounds(fake, monkeypatch):
+    waits = []
+    library = FakeLibrary.cuStreamSynchronize
+    monkeypatch.setattr(
+        FakeLibrary, "cuStreamSynchronize", lambda *args: waits.append(1) or library(*args)
+    )
+    for program, asked in ((KNOWN, 0), (PROGRAMS["loop"], 4)):
+        found, exe = fake(program, capture="-while,min:1")
+        args = [np.asarray(2, np.int32)] * (program != KNOWN) + [X]
+        want = host(program, *args)
+        for mode in ("serial", "graph"):
+            exe.write_inputs(args)
+            exe.poison()
+            waits.clear()
+            found.api.clear()
+            exe.enqueue(mode)
+            assert len(waits) == asked
+            assert same_bits(exe.read_outputs(), want)
+    assert found.api.count("cuGraphLaunch") > 3
 
 
 def test_a_run_says_how_it_is_parted_and_what_it_holds(fake):

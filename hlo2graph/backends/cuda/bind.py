@@ -28,6 +28,7 @@ from hlo2graph.backends.cuda.steps import (
     Step,
     StepSequence,
 )
+from hlo2graph.backends.cuda.unroll import known_rounds
 from hlo2graph.program.thunks import (
     Collective,
     Computing,
@@ -229,7 +230,8 @@ class Binder:
         set_while = self.functions[builtin.SET_WHILE]
         setter = SetConditionStep(thunk.name, place, set_while, set_while, predicate, 2)
         condition, body = self.bind(thunk.condition), self.bind(thunk.body)
-        return LoopStep(thunk.name, place, condition, body, predicate, setter)
+        rounds = known_rounds(thunk, thunk.body)
+        return LoopStep(thunk.name, place, condition, body, predicate, setter, rounds)
 
     def _branch(self, thunk: Conditional[Slice], place: str) -> BranchStep:
         is_pred = thunk.selector.size < S32_BYTES

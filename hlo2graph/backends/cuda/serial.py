@@ -1,9 +1,10 @@
 """The serial stream: a plan's steps enqueued one after another, loops driven from the host.
 
 It is what the graph is compared with, so Python must not slow it down: arguments are converted
-once, and a run makes one foreign call a step. Behind a gate a run is enqueued first and executed
-then, back to back, which shows the device's own time. Where a plan is in graphs in part, the same
-stream launches these between the steps that are in none.
+once, and a run makes one foreign call a step; how often a loop runs is asked only where it is not
+known. Behind a gate a run is enqueued first and executed then, back to back, which shows the
+device's own time. Where a plan is in graphs in part, the same stream launches these between the
+steps that are in none.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hlo2graph.backends.cuda.steps import (
     LibraryStep,
     LoopStep,
     PackedArguments,
+    Step,
     StepSequence,
     Straight,
 )
@@ -100,6 +102,7 @@ class SerialStream:
         self._gate: Gate | None = None
         self._wait = bound("cuStreamSynchronize", c_void_p(int(stream)), place="waiting")
         self._calls = self._sequence(sequence)
+        self._launches = [_launches(step) for step in sequence.steps]
 
     def enqueue(self, gate: Gate | None = None) -> None:
         """Enqueue one run; where the host steers a loop or branch, most of it is run by then.
@@ -107,15 +110,24 @@ class SerialStream:
         A closed `gate` is opened as soon as the host must wait, or the stream's queue is full.
         """
         self._gate = gate
-        for at, call in enumerate(self._calls):
-            if at == QUEUE and gate is not None:
-                gate.open()
+        if gate is not None:
+            self._enqueue_behind(gate)
+            return
+        for call in self._calls:
             call()
 
     def to_move(self, allocations: Collection[int]) -> list[Do]:
         """Return what to call when these allocations have moved, a call a step."""
         found = {id(do): do for a in allocations for do in self._holding.get(a, ())}
         return list(found.values())
+
+    def _enqueue_behind(self, gate: Gate) -> None:
+        waiting = 0
+        for call, launches in zip(self._calls, self._launches, strict=True):
+            waiting += launches
+            if waiting > QUEUE:
+                gate.open()
+            call()
 
     def _open(self) -> None:
         if self._gate is not None:
@@ -153,7 +165,16 @@ class SerialStream:
             self._holding.setdefault(allocation, []).append(move)
 
     def _loop(self, step: LoopStep) -> Do:
-        condition, body = self._sequence(step.condition), self._sequence(step.body)
+        body = self._sequence(step.body)
+        if step.rounds is not None:
+            rounds = range(step.rounds)
+
+            def count() -> None:
+                for _ in rounds:
+                    _all(body)
+
+            return count
+        condition = self._sequence(step.condition)
         again = self._readback(step.predicate, 1, step.place)
 
         def run() -> None:
@@ -195,6 +216,17 @@ class SerialStream:
 
         self._hold((part,), again)
         return found
+
+
+def _launches(step: Step) -> int:
+    """Return what a step puts into the stream's queue, if the host does not steer it."""
+    match step:
+        case LoopStep() if step.rounds is not None:
+            return step.rounds * sum(_launches(inner) for inner in step.body.steps)
+        case LoopStep() | BranchStep():
+            return 0
+        case _:
+            return 1
 
 
 def _all(calls: list[Do]) -> None:

@@ -237,7 +237,10 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """A loop: its condition's predicate is the one byte of `predicate`."""
+    """A loop: its condition's predicate is the one byte of `predicate`.
+
+    `rounds` is how often the body runs, where that is known and the condition need not run at all.
+    """
 
     name: str
     place: str
@@ -245,6 +248,7 @@ class LoopStep:
     body: StepSequence
     predicate: Slice
     setter: SetConditionStep
+    rounds: int | None = None
     is_light: ClassVar[bool] = False
 
 

@@ -54,16 +54,20 @@ class Unrolling:
 
         `body` is its body, inner loops written out.
         """
-        if (
-            loop.trip_count is None
-            or any(has_effect(t) for t in loop.condition.thunks)
-            or not loop.inits == body.params == body.results == loop.results
-        ):
+        rounds = known_rounds(loop, body)
+        if rounds is None:
             return 1
         each = max(1, count(body))
-        if loop.trip_count <= self.rounds and loop.trip_count * each <= self.thunks:
-            return loop.trip_count
+        if rounds <= self.rounds and rounds * each <= self.thunks:
+            return rounds
         return max(1, self.body_thunks // each)
+
+
+def known_rounds(loop: While[Slice], body: Sequence[Slice]) -> int | None:
+    """Return how often the body runs, where the condition need not be asked."""
+    is_plain = not any(has_effect(thunk) for thunk in loop.condition.thunks)
+    is_in_place = loop.inits == body.params == body.results == loop.results
+    return loop.trip_count if is_plain and is_in_place else None
 
 
 def unrolled(
