@@ -169,6 +169,8 @@ class FakeDriver(FakeGraphs, FakeMemory):
     def cuMemcpyHtoDAsync(self, target, source, size, stream):
         return self.cuMemcpyHtoD(target, source, size)
 
+    cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
+
     def cuMemsetD32Async(self, target, value, count, stream):
         self._fill(int(target), value, 4, count)
         return (OK,)
