@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ from hlo2graph.backends.cuda.bind import Stopwatch
 from hlo2graph.backends.cuda.budget import Holder
 from hlo2graph.backends.cuda.copier import Copier
 from hlo2graph.backends.cuda.device_array import DeviceArray
+from hlo2graph.backends.cuda.driver import Device
+from hlo2graph.backends.cuda.kept_alive import KeptAlive
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream, write_array
@@ -29,7 +31,6 @@ from hlo2graph.program.plan import Bound
 
 ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay
 OWN_REFERENCES = 3  # to what an instance holds: its own, a variable's, and getrefcount's argument
-IN_FLIGHT = 32  # calls whose arrays are kept alive before the host waits for the oldest
 
 
 class Instance:
@@ -56,7 +57,8 @@ class Instance:
         self._routes: OrderedDict[Brought, Route] = OrderedDict()
         self._copier = Copier(loaded.move, device.multiprocessors)
         self._ran = Event()  # marks the last call where it was on another stream than our own
-        self.holder = Holder(plan.name, self.lock, partial(_wait_for_runs, stream, self._ran))
+        wait = partial(_wait_for_runs, device, stream, self._ran)
+        self.holder = Holder(plan.name, self.lock, wait)
         build = partial(built, loaded.maker, self.memory.addresses, stream, holder=self.holder)
         home = self._router.home
         self.graph = build(home, timed)
@@ -272,55 +274,6 @@ class Known:
     kept: Sequence[int]
 
 
-class KeptAlive:
-    """What calls under way use: it is let go once they have run.
-
-    What the last call uses is marked when another one comes, so that a call that comes again and
-    again marks nothing.
-    """
-
-    __slots__ = ("_held", "_last", "_spare", "_stream")
-
-    def __init__(self) -> None:
-        self._held: deque[tuple[Event, Sequence[object]]] = deque()
-        self._spare: list[Event] = []
-        self._last: Sequence[object] = ()
-        self._stream: Stream | None = None
-
-    def keep(self, owners: Sequence[object], stream: Stream, *, at_once: bool) -> None:
-        """Hold `owners` until everything that `stream` has been given so far has run.
-
-        `at_once` marks that now, because the stream may be gone when another call comes.
-        """
-        if owners is self._last and stream is self._stream:
-            return
-        self._drop()
-        self._mark()
-        self._last, self._stream = owners, stream
-        if at_once:
-            self._mark()
-
-    def _mark(self) -> None:
-        if self._last and self._stream is not None:
-            event = self._spare.pop() if self._spare else Event()
-            event.record(self._stream.handle)
-            self._held.append((event, self._last))
-        self._last = ()
-
-    def _drop(self) -> None:
-        while self._held and (self._held[0][0].is_past or len(self._held) > IN_FLIGHT):
-            event, _ = self._held.popleft()
-            event.synchronize()
-            self._spare.append(event)
-
-    def wait(self) -> None:
-        """Wait until nothing that is held is used."""
-        self._mark()
-        for event, _ in self._held:
-            event.synchronize()
-        self._held.clear()
-
-
 def _built_with_table(
     loaded: Loaded,
     at: Addresses,
@@ -333,7 +286,9 @@ def _built_with_table(
     return built(loaded.with_table(), with_table, stream, home, holder=holder)
 
 
-def _wait_for_runs(stream: Stream, ran: Event) -> None:
+def _wait_for_runs(device: Device, stream: Stream, ran: Event) -> None:
+    """Wait until a graph that is to be dropped is not used, on whichever thread that happens."""
+    device.make_current()
     stream.synchronize("waiting for a graph that is to be dropped")
     ran.synchronize()
 
