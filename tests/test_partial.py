@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import numpy as np
@@ -183,6 +184,46 @@ def test_what_a_loop_holds_keeps_it_out():
     assert captured.graphs
 
 
+def test_a_conditional_with_one_branch_that_no_graph_holds():
+    text = APART.replace("no { v = f32[4] parameter(0)  ROOT w = f32[4] abs(v) }", LOOPING)
+    _, captured = reasons(text, "-while,min:1")
+    whys = [part.why for _, part in captured.alone]
+    assert whys[0] == "holds c/w, which is a while"
+    assert "is a while" in whys
+    homes = {where for where, part in captured.parts if part in captured.graphs}
+    assert {"", "c/branch_0", "c/branch_1/c/w/body"} <= homes
+
+
+def test_explain_lists_graphs_and_lone_thunks(cli, tmp_path):
+    path = tmp_path / "apart.hlo"
+    path.write_text(APART)
+    args = "explain", path, "--why-not-graph", "--target", "sm_90", "--fuse", "none"
+    code, out, _ = cli(*args, "--capture", "-conditional,min:1")
+    assert code == 0
+    assert out == (
+        "apart, 5 thunks: 4 graphs of 1, 1, 1 and 1 thunks; 1 thunk enqueued by itself\n"
+        "  graph 0: a\n"
+        "  conditional c: is a conditional\n"
+        "    graph 1: w\n"
+        "    graph 2: c/w\n"
+        "  graph 3: d\n"
+    )
+    code, out, _ = cli(*args, "--capture=-conditional,min:1", "--json", "-")
+    found = json.loads(out)
+    assert [graph["where"] for graph in found["graphs"]] == ["", "c/branch_0", "c/branch_1", ""]
+    assert found["alone"][0]["why"] == "is a conditional"
+    assert cli(*args)[1] == "apart: all of 5 thunks in one graph\n"
+
+
+def test_explain_refuses_what_is_no_policy(cli):
+    code, _, err = cli("explain", "samples/loop.hlo", "--why-not-graph", "--capture", "tmps")
+    assert code == 2
+    assert "capture is all, temps, loops:N, min:N, or kinds of thunks" in err
+    code, _, err = cli("explain", "samples/loop.hlo", "--critical-path", "--capture", "temps")
+    assert code == 2
+    assert "--capture is for --why-not-graph" in err
+
+
 # ---- what is launched ----------------------------------------------------------------------------
 
 
@@ -226,6 +267,16 @@ ENTRY main {
 """
 
 
+LOOPING = """\
+going { v = f32[4] parameter(0)  s = f32[1] slice(v), slice={[0:1]}  t = f32[] reshape(s)
+  z = f32[] constant(9)  ROOT c = pred[] compare(t, z), direction=LT }
+
+body { v = f32[4] parameter(0)  o = f32[] constant(1)  b = f32[4] broadcast(o), dimensions={}
+  ROOT w = f32[4] add(v, b) }
+
+no { v = f32[4] parameter(0)  ROOT w = f32[4] while(v), condition=going, body=body }"""
+
+
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_failed_move_is_made_up_for(fake, failing):
     """The first graph has moved, or has not, when one cannot: the next call finds both in place."""
@@ -247,6 +298,17 @@ def test_a_failed_move_is_made_up_for(fake, failing):
         exe(blocks[1], chosen)
     for k in (0, 1, 0):
         assert np.array_equal(np.asarray(exe(blocks[k], chosen)[0]), want[k])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_one_instance_serves_several_streams(fake, strategy):
+    _, exe = fake(APART, capture="temps,-conditional,min:1", pointers=strategy, instances=2)
+    arrays, chosen = [put(X + k) for k in range(3)], [put(np.bool_(b)) for b in (True, False)]
+    for turn in range(24):
+        stream = (None, 71, 72, 73, 74)[turn * 7 % 5]
+        x, yes = arrays[turn % 3], turn % 2
+        (y,) = exe.run([x, chosen[yes]], stream=stream, out="fresh")
+        assert same_bits([np.asarray(y)], host(APART, X + turn % 3, np.bool_(not yes)))
 
 
 def test_the_bodies_of_loops_that_the_host_steers_are_graphs(fake):
