@@ -36,6 +36,8 @@ class Auto:
         self._mover_key: Placement | None = None
         self._kept = KEPT - 2  # besides home's and the mover
         self._last = self._home_key
+        self._last_graph = site.graph
+        self._last_placement: Placement | None = site.home
         self._costs: Costs | None = None
         self._reckoning = Reckoning()
         self._chosen = dict.fromkeys((AS_IT_WAS, READY, *(way.value for way in Way)), 0)
@@ -52,6 +54,10 @@ class Auto:
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Run with the ports at `placement`."""
         self.tally.launches += 1
+        if placement is self._last_placement:
+            self._chosen[AS_IT_WAS] += 1
+            self._last_graph.launch_on(stream)
+            return
         key = self._key(placement)
         graph = self._ready(key)
         if graph is None:
@@ -64,8 +70,11 @@ class Auto:
             self._chosen[READY] += 1
             self.tally.moved += 1
             self.tally.hits += 1
-            self._last = key
         self.tally.updates += graph.move(placement)  # addresses that no node touches move too
+        self._run(graph, key, placement, stream)
+
+    def _run(self, graph: Launchable, key: Placement, placement: Placement, stream: Stream) -> None:
+        self._last, self._last_graph, self._last_placement = key, graph, placement
         graph.launch_on(stream)
 
     def _ready(self, key: Placement) -> Launchable | None:
@@ -80,6 +89,7 @@ class Auto:
 
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
+        self._last_placement = None  # a move that fails leaves no graph for it
         if self._costs is None:
             self._costs = measured(self._site, stream, self._site.graph.build_seconds)
         costs = self._costs
@@ -97,8 +107,7 @@ class Auto:
             self._copy(placement, stream, costs)
             return
         self._chosen[way.value] += 1
-        self._last = key
-        graph.launch_on(stream)
+        self._run(graph, key, placement, stream)
 
     def _prices(self, placement: Placement, costs: Costs) -> Prices:
         copying = sum(map(costs.copying, self._home.sizes(placement)))

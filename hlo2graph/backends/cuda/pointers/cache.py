@@ -72,7 +72,7 @@ def build_if_room(site: Site, placement: Placement) -> Launchable | None:
 
     Neither the GPU nor the process's budget may have any.
     """
-    if not BUDGET.has_room(site.graph.nodes, site.graph.holder):
+    if not BUDGET.has_room(site.graph.size, site.graph.holder):
         return None
     try:
         return site.build(placement)
