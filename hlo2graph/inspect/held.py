@@ -27,6 +27,8 @@ def memory_text(memory: Memory) -> str:
         line += f"; an arena of {bytes_text(memory.shared)} shared by {others}"
     if memory.in_graphs:
         line += f"; arenas that graphs allocate {bytes_text(memory.in_graphs)}"
+    if not memory.graphs:
+        return line
     taken = bytes_text(memory.driver) if memory.driver else "nothing more"
     return f"{line}; {plural(memory.graphs, 'graph')}, for which the driver took {taken}"
 

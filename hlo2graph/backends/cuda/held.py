@@ -14,7 +14,8 @@ class Memory:
     """Bytes, of all instances of one executable together; instances share constants.
 
     temporaries: arenas of its own. graphs: how many are instantiated. driver: what the GPU's free
-    memory lost as they were; nothing where the driver had room left of others. shared: the arena
+    memory lost as they were, with arenas of theirs; nothing where the driver had room left of
+    others. shared: the arena
     that it takes turns in, and `sharers`, the programs that do. in_graphs: what the driver holds
     for the arenas that graphs allocate themselves, those of every executable on this GPU.
     """
