@@ -258,7 +258,7 @@ def in_waves(
     """
     low = min([move.target for move in moves], default=0)
     high = max([move.target + move.size for move in moves], default=0)
-    if all([source + size <= low or source >= high for source, _, size in moves]):
+    if all(source + size <= low or source >= high for source, _, size in moves):
         return (tuple(moves),) if moves else (), ()
     left = list(moves)
     waves: list[tuple[Move, ...]] = []
