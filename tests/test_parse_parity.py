@@ -37,6 +37,8 @@ TAKEN = [
             "devices=[2,1,2]<=[4] last_tile_dim_replicate",
             "devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual}",
             "mesh['x'=2,'y'=2], [{'x'}, {}]",
+            "mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{'y':(1)2}, {'x'}]",
+            "mesh[], [{}]",
         )
     ),
     *(
@@ -49,6 +51,7 @@ TAKEN = [
             "mesh['a'=2,'b'=4] {'a','b'}",
             "mesh['a'=2,'b'=4], device_ids=([8]) {'a'}",
             "mesh['a'=4]{'a':(1)2}",
+            "mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'a'}",
         )
     ),
     *(
@@ -124,6 +127,26 @@ REFUSED = [
     "custom-call(x)",
     "add(x)",
     "negate(x, y)",
+    "dynamic-reshape()",
+]
+# XLA's process ends over these.
+DEADLY = [
+    *(
+        f"{_ADD}sharding={{{text}}}"
+        for text in (
+            "devices=[2,1]0,1 last_tile_dim_replicate last_tile_dims={manual}",
+            "devices=[-2,1]0,1",
+            "devices=[2]0,1 last_tile_dims={manual,replicated}",
+            "mesh[], manual",
+            "mesh['a'=2,'a'=2], [{}]",
+            "mesh['a'=2,'b'=2], device_ids=(0,1,2,3), [{}]",
+            "mesh['a'=2,'b'=2], [{'a','b'}, {'b'}]",
+            "mesh['a'=2,'b'=2], [{'a':(1)2}, {}]",
+        )
+    ),
+    f"{_ADD}parameter_replication={{true}}",
+    "dot(x), lhs_contracting_dims={1}",
+    "rng-bit-generator(), algorithm=rng_default",
 ]
 
 
@@ -153,6 +176,50 @@ def test_refused(line: str) -> None:
         parse(text, verify=False)
 
 
+@pytest.mark.parametrize("line", DEADLY)
+def test_refused_where_xla_dies(line: str) -> None:
+    with pytest.raises(ParseError):
+        parse(_TEXT % line, verify=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "reshape(f32[4] x)",
+        "get-tuple-element((f32[4]) x), index=1",
+        "map(f32[4] x), to_apply={ ROOT a = f32[] parameter(0) }",
+        "recv(token[] x), channel_id=1",
+        "tuple(f32[4] x)",
+        "partition-id()",
+    ],
+)
+def test_results_that_xla_dies_of_are_refused(line: str) -> None:
+    shape = "token[]" if "get" not in line else "f32[4]"
+    with pytest.raises(ParseError):
+        parse(f"{shape} {line}", verify=False)
+
+
+@pytest.mark.parametrize(
+    ("written", "call"),
+    [
+        ("f32[]", "add-dependency(x, k)"),
+        ("f32[]", "outfeed(x, k)"),
+        ("(f32[4], u32[])", "send(x, k), channel_id=1"),
+        ("(f32[4], u32[])", "recv(k), channel_id=1"),
+        ("(s8[2])", "infeed(k)"),
+    ],
+)
+def test_some_shapes_are_made_anew(written: str, call: str) -> None:
+    """As XLA does: what is written there does not count."""
+    before = "ENTRY e { x = f32[4] parameter(0) k = token[] after-all()"
+    text = f"{before} r = {written} {call} ROOT y = f32[4] negate(x) }}"
+    printed = format_module(parse(text))
+    assert f"= {written} " not in printed
+    assert xc.hlo.hlo_module_from_text(printed).to_string() == (
+        xc.hlo.hlo_module_from_text(text).to_string()
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "taken"),
     [
@@ -160,6 +227,12 @@ def test_refused(line: str) -> None:
         ("f32[2,3]{1,0:D(D+,C~)}", True),
         ("f32[2,3]{1,0:S(1)T(8)}", False),
         ("f32[2,3]{1,0:T(8)T(2)}", False),
+        ("f32[4]{0:#(s32)}", True),
+        ("(f32[4]{0:#(u32)})", False),
+        ("(f32[4]{0:SC(0:1,3)})", True),
+        ("(f32[4]{0:SC(0:4)})", False),
+        ("(f32[]{})", False),
+        ("f32[]{}", False),
         ("f32[2,3]{1,0:Q(1)}", False),
         ("(f32[],)", False),
     ],
@@ -186,6 +259,20 @@ def test_refused_modules(text: str) -> None:
     assert not _xla_takes(text)
     with pytest.raises(ParseError):
         parse(text, verify=False)
+
+
+@pytest.mark.parametrize("shape", ["token[2]", "token[]{:S(1)}", "opaque[2]{0}", "f32[4]{0:T(-8)}"])
+def test_shapes_that_xla_dies_of_are_refused(shape: str) -> None:
+    with pytest.raises(ParseError):
+        parse(f"ENTRY e {{ ROOT r = {shape} parameter(0) }}", verify=False)
+
+
+def test_a_type_without_infinity_holds_its_largest() -> None:
+    module = parse("ENTRY e { ROOT r = f4e2m1fn[2] constant({3.5e38, -1e300}) }")
+    literal = module.entry.result.payload
+    assert isinstance(literal, Literal)
+    assert literal.array is not None
+    assert literal.array.astype(float).tolist() == [6, -6]
 
 
 def test_any_number_but_zero_is_true() -> None:

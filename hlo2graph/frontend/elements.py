@@ -195,7 +195,8 @@ def _packed(values: list[object], dtype: DType) -> Array:
         return wide.astype(dtype.numpy)
     plain = [0.0 if isinstance(value, _Nan) else value for value in values]
     array: Array = np.array(plain, np.bool_ if dtype.kind is Kind.PRED else np.float64)
-    array = array.astype(dtype.numpy)
+    with np.errstate(over="ignore"):  # f4e2m1fn has no infinity: what is too large is its largest
+        array = array.astype(dtype.numpy)
     bits = array.view(f"u{dtype.size}")
     for index, value in enumerate(values):
         if isinstance(value, _Nan):

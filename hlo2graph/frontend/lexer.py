@@ -44,7 +44,7 @@ ARRAY = rf"(?>{_ARRAY}|b{W}\({W}{_ARRAY}{W}\))"  # the second is a buffer
 _PLAIN = r"(?>[^\s,(){}\[\]\"'/]++|/(?![/*]))++"
 _MIXED = rf"(?>{_PLAIN}|\[[^\[\]]*+\]|\([^()]*+\)|{_BRACES})++(?![\[({{\"'])"  # [1,2]<=[2]
 _IOTA = rf"\[[^\[\]]*+\]{W}<={W}\[[^\[\]]*+\](?>{W}T\([^()]*+\))?+"
-_MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\([^()]*+\))?+{W},?+{W}{_FLAT}"
+_MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\((?>[^()]++|\([^()]*+\))*+\))?+{W},?+{W}{_FLAT}"
 _SHAPE = rf"{_ARRAY}(?![\[({{\"'<])"
 _VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"

@@ -15,7 +15,9 @@ class Mesh:
 
     def __init__(self, sizes: dict[str, int], *, is_maximal: bool = False) -> None:
         self.is_maximal = is_maximal
+        self.has_axes = bool(sizes)
         self._sizes = sizes
+        self._used: set[tuple[str, int]] = set()  # an axis, or a part of one by what is before it
 
     def axis(self, cursor: Cursor) -> int:
         """Read `'x'`, or a part of an axis `'x':(1)2`; return how many devices it spans."""
@@ -23,14 +25,20 @@ class Mesh:
         name = cursor.string("an axis of the mesh in quotes")
         size = self._sizes.get(name)
         if size is None and name.isdecimal() and int(name) < len(self._sizes):
-            size = list(self._sizes.values())[int(name)]
+            name, size = list(self._sizes.items())[int(name)]
         if size is None:
             raise Fault(f"the mesh has no axis {name}", start, end)
+        before, whole = 0, size
         if cursor.eats(":"):
             cursor.want("(")
-            cursor.integer()
+            before = cursor.integer()
             cursor.want(")")
             size = cursor.integer()
+            if before < 1 or size < 2 or before * size > whole or size == whole:
+                raise Fault(f"({before}){size} is no part of axis {name}, {whole}", start, end)
+        if (name, before) in self._used or (before and (name, 0) in self._used):
+            raise Fault(f"axis {name} is used twice", start, end)
+        self._used.add((name, before))
         return size
 
     def axes(self, cursor: Cursor) -> list[int]:
@@ -58,7 +66,11 @@ def read_mesh(cursor: Cursor) -> Mesh:
         cursor.want("=")
         return name, cursor.integer("the axis' size")
 
-    sizes = dict(cursor.items("[", "]", axis, "'[' and the axes of the mesh"))
+    start = cursor.start
+    axes = cursor.items("[", "]", axis, "'[' and the axes of the mesh")
+    sizes = dict(axes)
+    if len(sizes) < len(axes):
+        raise Fault("the axes of a mesh have a name each", start, cursor.start)
     if cursor.eats(",") and cursor.eats("device_ids="):
         _device_ids(cursor, prod(sizes.values()))
     return Mesh(sizes)
@@ -77,6 +89,8 @@ def _device_ids(cursor: Cursor, count: int) -> None:
     found = cursor.items("(", ")", cursor.integer, "devices in parentheses")
     if len(found) != count:
         raise Fault(f"expected {count} devices, found {len(found)}", start, start + 1)
+    if found == list(range(count)):
+        raise Fault("device_ids in their usual order are left out", start, cursor.start)
 
 
 def read_iota(cursor: Cursor) -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from hlo2graph.frontend.scan import Fault, blank_comments, shown, skip_blank
-from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Layout, Shape, TupleShape
+from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Kind, Layout, Shape, TupleShape
 
 DEEPEST = 64  # levels of tuples in tuples
 MOST_ELEMENTS = 2**63 - 1  # elements of a dimension, and of the whole array
@@ -17,6 +17,7 @@ _ARRAY = re.compile(
 _BUFFER = re.compile(r"b\s*+\(\s*+(?=[a-z])", re.ASCII)
 _S = r"\s*+"
 _INT = r"\s*+-?\d++\s*+"
+_SIZE = r"\s*+\d++\s*+"
 
 
 def _in_parentheses(item: str) -> str:
@@ -26,7 +27,7 @@ def _in_parentheses(item: str) -> str:
 
 _SUFFIX = re.compile(
     rf"\s*+(?>D{_in_parentheses('[DCSH]' + _S + '[+]?' + _S + '~?' + _S)})?+"
-    rf"(?>T(?>{_in_parentheses(rf'(?>{_INT}|{_S}[*]{_S})')})++)?+"
+    rf"(?>T(?>{_in_parentheses(rf'(?>{_SIZE}|{_S}[*]{_S})')})++)?+"
     rf"(?>L\s*+\({_INT}\)\s*+)?+"
     rf"(?>\#\s*+\(\s*+\w*+\s*+\)\s*+)?+(?>\*\s*+\(\s*+\w*+\s*+\)\s*+)?+"
     rf"(?>E\s*+\({_INT}\)\s*+)?+(?>S\s*+\({_INT}\)\s*+)?+"
@@ -100,6 +101,8 @@ class ShapeReader:
         found = _ARRAY.match(text, at)
         if not found:
             raise Fault("expected a shape such as f32[2,3]", at, at + 1)
+        if depth and found["layout"] == "":
+            raise Fault("expected a layout in these braces", found.end() - 2, found.end())
         key = found.group()
         shape = self._known.get(key)
         if shape is None:
@@ -146,9 +149,28 @@ class ShapeReader:
 
 def _check_order(part: Shape, start: int, end: int) -> None:
     """Check a part's layout at once, as XLA does; that of an array alone is for the verifier."""
-    if part.layout and sorted(part.minor_to_major) != list(range(part.rank)):
+    if part.layout is None:
+        return
+    if sorted(part.minor_to_major) != list(range(part.rank)):
         message = f"the layout of {part} is no order of the {part.rank} dimensions"
         raise Fault(message, start, end)
+    suffix = part.layout.suffix
+    if suffix and (_SPARSE.search(suffix) or not _splits_fit(part, suffix)):
+        raise Fault(f"the layout of {part} does not fit an array like that", start, end)
+
+
+_SPARSE = re.compile(r"[#*]\s*\(|T\s*\(\s*\)")  # types of indices and pointers, a tile of nothing
+_SPLIT = re.compile(r"\(\s*(-?\d{1,19})\s*:([^)]*)\)")
+
+
+def _splits_fit(part: Shape, suffix: str) -> bool:
+    """Tell whether a layout splits dimensions that there are, at places inside them, in order."""
+    for dim, listed in _SPLIT.findall(suffix.partition("SC")[2]):
+        at = [int(place[:19]) for place in listed.replace(",", " ").split()]
+        size = part.dims[int(dim)] if 0 <= int(dim) < part.rank else 0
+        if at != sorted({place for place in at if 0 < place < size}):
+            return False
+    return True
 
 
 def _array(found: re.Match[str]) -> Shape:
@@ -159,6 +181,8 @@ def _array(found: re.Match[str]) -> Shape:
         raise Fault(f"unknown element type {found['dtype']}{hint}", *found.span("dtype"))
     dims, dynamic = _dims(found)
     shape = Shape(dtype, dims, _layout(found, len(dims)), dynamic)
+    if dtype.kind in (Kind.TOKEN, Kind.OPAQUE) and (dims or shape.layout):
+        raise Fault(f"{dtype} has no dimensions and no layout", *found.span())
     if shape.elements > MOST_ELEMENTS:
         raise Fault("the array has 2^63 elements or more", *found.span("dims"))
     return shape

@@ -40,7 +40,8 @@ def _single(cursor: Cursor, metadata: _Metadata) -> None:
         return
     start = cursor.start
     kinds: set[str] = set()
-    tiles = devices = 0
+    lasts: set[str] = set()
+    tiles = devices = subgroups = 0
     is_iota = False
     while not cursor.eats("}"):
         if cursor.text in _KINDS:
@@ -54,23 +55,33 @@ def _single(cursor: Cursor, metadata: _Metadata) -> None:
             is_iota = is_iota or not listed
             devices += listed
         else:
-            _extra(cursor, metadata)
+            if cursor.text.startswith("last_tile_dim"):
+                lasts.add(cursor.text)
+            subgroups += _extra(cursor, metadata)
     kind = next((kind for kind in _KINDS if kind in kinds), None)
-    if why := _fault(kind, tiles, devices, is_iota=is_iota):
+    why = _fault(kind, tiles, devices, is_iota=is_iota)
+    if why is None and not kind and subgroups > tiles:
+        why = f"there are {tiles} tile dimensions, and so no {subgroups} last ones"
+    if len(lasts) > 1:
+        why = "last_tile_dim_replicate and last_tile_dims exclude each other"
+    if why:
         raise Fault(why, start, cursor.start)
 
 
 def _tiles(cursor: Cursor) -> tuple[int, int]:
     """Step over `[2,1]0,1` or `[2,1]<=[2]`; return how many dimensions and devices are written."""
+    start = cursor.start
     dims = nonempty(cursor, "[", "]")
+    if min(dims) < 0:
+        raise Fault("tiles are counted from 0 on", start, cursor.start)
     if cursor.eats("<="):
         read_iota(cursor)
         return len(dims), 0
     return len(dims), len(integers(cursor))
 
 
-def _extra(cursor: Cursor, metadata: _Metadata) -> None:
-    """Step over a part that says nothing of devices."""
+def _extra(cursor: Cursor, metadata: _Metadata) -> int:
+    """Step over a part that names no devices; return how many last tile dimensions it types."""
     if cursor.eats("shard_as") or cursor.eats("shard_like"):
         cursor.integer("the number of a shard group")
     elif cursor.eats("metadata="):
@@ -82,9 +93,12 @@ def _extra(cursor: Cursor, metadata: _Metadata) -> None:
                 cursor.fail(" or ".join(_TYPES))
             cursor.advance()
 
-        cursor.items("{", "}", read, "{manual, replicated, ...}")
-    elif not cursor.eats("last_tile_dim_replicate"):
+        return len(cursor.items("{", "}", read, "{manual, replicated, ...}"))
+    elif cursor.eats("last_tile_dim_replicate"):
+        return 1
+    else:
         cursor.fail(_PART)
+    return 0
 
 
 def _metadata(cursor: Cursor, metadata: _Metadata) -> None:
@@ -116,7 +130,7 @@ def _named(cursor: Cursor, mesh: Mesh, metadata: _Metadata) -> None:
         _last_metadata(cursor, metadata)
         return
     cursor.eats(",")
-    if cursor.text in ("replicated", "unreduced", "manual"):
+    if cursor.text == "replicated" or (mesh.has_axes and cursor.text in ("unreduced", "manual")):
         cursor.advance()
         _last_metadata(cursor, metadata)
         return
