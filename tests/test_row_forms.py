@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from fold_programs import FORMS, fold_program
 from needs import needs_gxx
@@ -173,3 +174,44 @@ ENTRY e {{
 }}"""
     (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
     assert source.text.count("\n") < 2000
+
+
+NORMED = """HloModule m
+most {{ a = {0}[] parameter(0) b = {0}[] parameter(1) ROOT r = {0}[] maximum(a, b) }}
+fused {{
+  x = {0}[24,64] parameter(0)
+  low = {0}[] constant(-inf)
+  top = {0}[24] reduce(x, low), dimensions={{1}}, to_apply=most
+  tops = {0}[24,64] broadcast(top), dimensions={{0}}
+  ROOT r = {0}[24,64] divide(x, tops)
+}}
+ENTRY e {{ x = {0}[24,64] parameter(0)
+  ROOT f = {0}[24,64] fusion(x), kind=kInput, calls=fused }}"""
+SCALES = (1e-38, 1e-30, 1e-12, 1.0, 1e12, 1e20, 1e30, 3e38)
+
+
+@needs_gxx
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_quotients_of_one_divisor_are_exact(dtype):
+    """One test of several sends rare operands another way: all come out as on the host."""
+    plan = hlo2graph.plan(NORMED.format(dtype), target="sm_90", fuse="none")
+    (source,) = kernels_of(plan).values()
+    assert source.text.count("hlo::divide_any") > source.text.count("hlo::are_usual") > 0
+    rng = np.random.default_rng(0)
+    values = rng.uniform(-1, 1, (3, 8, 64)) * np.array(SCALES)[:, None]
+    values[1] *= 10.0 ** rng.uniform(-30, 0, (8, 64))
+    values[2, :, ::7] = 0
+    values[2, :, 3] = (np.inf, -np.inf, np.nan, 0, -0.0, np.inf, 1, -1)
+    given = values.reshape(24, 64).astype(plan.inputs[0].shape.dtype.numpy)
+    (got,), (want,) = EmulatedExecutable(plan)(given), HostExecutable(plan)(given)
+    np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+    known = ~np.isnan(want.astype(np.float32))
+    assert (np.signbit(got)[known] == np.signbit(want)[known]).all()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_elements_of_16_bits_are_rounded_two_by_two(dtype):
+    text = fold_program("softmax", dtype, (40, 520), (1,))
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
+    stores = source.text.count("r0[")
+    assert source.text.count("hlo::pair<") == stores // 2 > 0
