@@ -12,16 +12,19 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 	$(shell $(p) -c 'import sys; print("$(p)" if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test golden fmt lint types check corpus gpu bench-gpu forms-gpu bench fuzz venv clean
+.PHONY: help run test test-frameworks golden fmt lint types check corpus gpu bench-gpu forms-gpu bench fuzz venv clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## Compile and run a sample (SAMPLE=FILE for another program)
 	$(BIN)/hlo2graph run $(SAMPLE)
 
 test: $(VENV)/.developing ## Run all tests (WORKERS=N processes)
 	$(BIN)/pytest -q -n $(WORKERS)
+
+test-frameworks: $(VENV)-frameworks/.installed ## Run the tests that take TensorFlow and PyTorch
+	HLO2GRAPH_TEST_FRAMEWORKS=1 $(VENV)-frameworks/bin/pytest -q -n 0 -m frameworks
 
 golden: $(VENV)/.developing ## Write the golden files anew; read their diff before committing
 	$(BIN)/pytest -q -n 0 tests/test_golden.py --update-golden
@@ -64,13 +67,18 @@ fuzz: $(VENV)/.developing ## Break texts, then hold random modules against XLA (
 venv: $(VENV)/.developing ## Make .venv with all that tests and checks need
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-frameworks build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/pip:
 	@test -n "$(PYTHON)" || { echo 'needs Python >= 3.11; name one: make PYTHON=/path/to/python3.12'; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo '$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv'; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
+
+$(VENV)-frameworks/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)-frameworks
+	$(VENV)-frameworks/bin/pip install --quiet --disable-pip-version-check --editable '.[frameworks]'
+	@touch $@
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .

@@ -53,6 +53,28 @@ def loaded(path):
         return arrays["out0"]
 
 
+RESOURCES = """\
+module {
+  func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2xi1>, tensor<2xi64>) {
+    %half = stablehlo.constant dense_resource<half_of.it> : tensor<2x3xf32>
+    %p = stablehlo.constant dense<[true, false]> : tensor<2xi1>
+    %n = stablehlo.constant dense_resource<"a name"> : tensor<2xi64>
+    %1 = stablehlo.multiply %x, %half : tensor<2x3xf32>
+    return %1, %p, %n : tensor<2x3xf32>, tensor<2xi1>, tensor<2xi64>
+  }
+}
+
+{-#
+  dialect_resources: {
+    builtin: {
+      half_of.it: "0x040000000000003F0000003F0000003F0000003F0000003F0000003F",
+      "a name": "0x080000000100000000000000FEFFFFFFFFFFFFFF"
+    }
+  }
+#-}
+"""
+
+
 def halved(x):
     return x * 0.5
 
@@ -117,6 +139,18 @@ def test_instructions_know_their_lines(cli, tmp_path):
     path.write_text(STABLEHLO)
     plan = cli("plan", path)[1]
     assert f'source_file="{path}" source_line=6' in plan
+
+
+def test_constants_behind_the_module(cli, tmp_path):
+    path = tmp_path / "model.mlir"
+    path.write_text(RESOURCES)
+    found, x = results_of(cli, path, tmp_path)
+    np.testing.assert_array_equal(found, x / 2)
+    with np.load(tmp_path / "y.npz") as arrays:
+        np.testing.assert_array_equal(arrays["out2"], [1, -2])
+    path.write_text(RESOURCES.replace("half_of.it:", "another:"))
+    code, _, err = cli("plan", path)
+    assert (code, err.split(" ")[0]) == (2, f"{path}:3:13:")
 
 
 def test_takes_several_modules(cli, tmp_path):

@@ -16,6 +16,7 @@ from hlo2graph.frontend.identify import is_mlir
 from hlo2graph.importers import worker
 from hlo2graph.importers.flat import BYTECODE, exported_module
 from hlo2graph.importers.protos import begins_like_proto, peel
+from hlo2graph.importers.resources import inlined
 from hlo2graph.importers.wire import WireError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _mlir_text(text: str, filename: str) -> str:
     from hlo2graph.frontend.parse import SEPARATOR, split
 
     parts = [
-        _converted(STABLEHLO, part.encode(errors="surrogateescape"), filename, part)
+        _converted(STABLEHLO, inlined(part).encode(errors="surrogateescape"), filename, part)
         for part in split(text)
     ]
     return f"\n{SEPARATOR}\n\n".join(parts).replace(_NO_FILE, f"source_file={dumps(filename)} ")
@@ -134,8 +135,10 @@ def _refuse(kind: str, code: int, said: str, filename: str, text: str | None) ->
     placed = _PLACED.search(said)
     if placed and text is not None and placed[1] == UNNAMED and placed[2] != "0":
         line, column, what = int(placed[2]), int(placed[3]), placed[4]
-        start = sum(len(before) + 1 for before in text.split("\n")[: line - 1]) + column - 1
-        if start < len(text):
+        lines = text.split("\n")
+        if line <= len(lines):
+            start = sum(len(before) + 1 for before in lines[: line - 1])
+            start += min(column - 1, len(lines[line - 1]))  # constants put in may lie before it
             raise ParseError(what, Span(Source(filename, text), start, start + 1))
     lines = [line for line in said.splitlines() if line.strip()]
     reason = placed[4] if placed else _STATUS.sub("", lines[-1] if lines else "it said nothing")
