@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Binder, Stopwatch
@@ -44,7 +44,7 @@ class GraphMaker:
     inside: Inside | None = None
     chain: bool = False
     keep: object = None  # what owns kernels of the steps that the executable does not
-    made: WeakSet[BuiltGraph] = field(default_factory=WeakSet)  # all there are
+    made: list[ref[BuiltGraph]] = field(default_factory=list)  # all there are
 
     def bound_by(self, binder: Binder, body: Sequence[Slice], keep: object) -> GraphMaker:
         """Return what makes graphs of `body`, the plan with loops written out, as `binder` has it.
@@ -82,7 +82,7 @@ class BuiltGraph:
         self._launch: Bound | None = None
         self.refusals: list[str] = []  # why the graph was instantiated anew
         self._start(placement, timed or Stopwatch())
-        maker.made.add(self)
+        maker.made.append(ref(self, maker.made.remove))
 
     def _start(self, placement: Placement, timed: Stopwatch) -> None:
         start = perf_counter()

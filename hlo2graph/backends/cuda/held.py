@@ -15,9 +15,9 @@ class Memory:
 
     temporaries: arenas of its own. graphs: how many are instantiated. driver: what the GPU's free
     memory lost as they were, with arenas of theirs; nothing where the driver had room left of
-    others. shared: the arena
-    that it takes turns in, and `sharers`, the programs that do. in_graphs: what the driver holds
-    for the arenas that graphs allocate themselves, those of every executable on this GPU.
+    others. shared: the arena that it takes turns in, and `sharers`, the programs that do.
+    in_graphs: what the driver holds for the arenas that graphs allocate themselves, those of every
+    executable on this GPU.
     """
 
     instances: int
@@ -45,7 +45,7 @@ def memory_of(loaded: Loaded, instances: int) -> Memory:
         if index not in placed:
             times = 1 if allocation.literal is not None else instances
             found[allocation.kind] += times * allocation.size
-    made = tuple(loaded.maker.made)
+    made = [graph for held in tuple(loaded.maker.made) if (graph := held()) is not None]
     return Memory(
         instances,
         found[AllocationKind.PARAMETER],
