@@ -318,10 +318,21 @@ def test_memory_in_words(several, budget):
     assert text.startswith(head)
     assert " taken from the GPU; 0 dropped, 0 built again\n" in text
     assert f"  m0 {size:,} bytes in 1 graph\n" in text
-    assert size == estimated_bytes(exes[0].graph.nodes)
+    assert size == estimated_bytes(2, exes[0].graph.nodes)
     assert h2g.graph_memory().taken >= 3 * exes[0].memory.driver > 0
     h2g.set_graph_budget(10**6)
     assert " bytes of 1,000,000 in 3 graphs" in str(h2g.graph_memory())
+
+
+@pytest.mark.parametrize(("sources", "lanes"), [(1, 1), (2, 2), (7, 7)])
+def test_lanes_are_what_may_run_side_by_side(sources, lanes, fake):
+    rows = "\n".join(f"  i{k} = f32[4] sine(x)\n  j{k} = f32[4] tanh(i{k})" for k in range(sources))
+    results = ", ".join(f"j{k}" for k in range(sources))
+    shapes = ", ".join(["f32[4]"] * sources)
+    text = f"HloModule m\nENTRY e {{\n  x = f32[4] parameter(0)\n{rows}\n"
+    _, exe = fake(f"{text}  ROOT t = ({shapes}) tuple({results})\n}}")
+    assert exe.graph.size == estimated_bytes(lanes, exe.graph.nodes)
+    assert exe.chain.size == estimated_bytes(1, exe.chain.nodes)
 
 
 # ---- setting it ---------------------------------------------------------------------------------

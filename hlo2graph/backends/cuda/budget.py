@@ -8,8 +8,9 @@ dropped and, if there were any, it is tried once more.
 
 What one graph takes cannot be asked for. The driver hands memory out of blocks of 2 MB and more and
 keeps that of graphs that are gone for those to come, so that the GPU's free memory falls by a whole
-block or by nothing. A graph therefore counts for what graphs of as many nodes took on average where
-many were made, on an H200; `taken` is what free memory really fell by.
+block or by nothing. A graph therefore counts for what many graphs of its kind took on average: so
+much for each of the lanes that it has side by side, and a little for each node. `taken` is what
+free memory really fell by.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from hlo2graph.errors import BackendError, InputError
 from hlo2graph.options import read_size
 
 VARIABLE = "HLO2GRAPH_GRAPH_BUDGET"
-GRAPH_BYTES = 100_000  # of a graph, and of each of its nodes
-NODE_BYTES = 6_000
+LANE_BYTES = 113_000  # on an H200, driver 13.0: 10 to 400 graphs of 1 to 40 lanes, 2 to 1001 nodes
+NODE_BYTES = 2_400
 NAMED = 3  # owners that an error names
 
 T = TypeVar("T")
@@ -151,8 +152,8 @@ class GraphBudget:
                 tuple(owners),
             )
 
-    def instantiate(self, graph: Graph, nodes: int, make: Callable[[], T]) -> T:
-        """Return what `make` instantiates for `graph`, of so many nodes, after making room for it.
+    def instantiate(self, graph: Graph, size: int, make: Callable[[], T]) -> T:
+        """Return what `make` instantiates for `graph`, of so many bytes, after making room for it.
 
         Raises:
             BackendError: `make` raised it; where the GPU has no memory, twice, and it names who
@@ -163,7 +164,6 @@ class GraphBudget:
 
         with self._lock:
             self._graphs.discard(graph)
-            size = estimated_bytes(nodes)
             self._make_room(size, graph.holder)
             free = free_bytes()
             try:
@@ -178,13 +178,12 @@ class GraphBudget:
             self._graphs.add(graph)
             return made
 
-    def has_room(self, nodes: int, holder: Holder | None) -> bool:
-        """Tell whether one graph more fits, after dropping those of others."""
+    def has_room(self, size: int, holder: Holder | None) -> bool:
+        """Tell whether a graph more of so many bytes fits, after dropping those of others."""
         with self._lock:
-            needed = estimated_bytes(nodes)
-            self._make_room(needed, holder)
+            self._make_room(size, holder)
             limit = self.limit
-            return limit is None or self.size + needed <= limit
+            return limit is None or self.size + size <= limit
 
     def count_rebuilt(self) -> None:
         """Count a graph that was dropped and is there again."""
@@ -229,9 +228,9 @@ class GraphBudget:
         return self._dropped - before
 
 
-def estimated_bytes(nodes: int) -> int:
-    """Return what an instantiated graph of so many nodes takes of the GPU's memory."""
-    return GRAPH_BYTES + nodes * NODE_BYTES
+def estimated_bytes(lanes: int, nodes: int) -> int:
+    """Return what an instantiated graph of so many lanes and nodes takes of the GPU's memory."""
+    return lanes * LANE_BYTES + nodes * NODE_BYTES
 
 
 BUDGET = GraphBudget()

@@ -10,7 +10,7 @@ from weakref import ref
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Binder, Stopwatch
-from hlo2graph.backends.cuda.budget import BUDGET, Holder, tick
+from hlo2graph.backends.cuda.budget import BUDGET, Holder, estimated_bytes, tick
 from hlo2graph.backends.cuda.driver import Bound, Device
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
@@ -106,7 +106,7 @@ class BuiltGraph:
                 own.synchronize("putting the graph on the device")
             return made
 
-        return BUDGET.instantiate(self, builder.nodes, make)
+        return BUDGET.instantiate(self, estimated_bytes(builder.lanes, builder.nodes), make)
 
     def drop(self) -> None:
         """Let go of what is instantiated; who calls has waited for its last run."""

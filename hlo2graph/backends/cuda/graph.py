@@ -45,7 +45,8 @@ class GraphBuilder:
 
     `at` is where the slices lie, and `held` the nodes that hold addresses of them. `nothing` is a
     kernel that does nothing: for start nodes, and because older drivers refuse an empty body.
-    `notes` tells what was built differently from what the newest driver allows.
+    `notes` tells what was built differently from what the newest driver allows. `lanes` counts
+    chains of nodes that cover all graphs, as the driver needs them to run side by side what may.
     """
 
     device: Device
@@ -56,6 +57,8 @@ class GraphBuilder:
     notes: list[str] = field(default_factory=list)
     nodes: int = 0
     edges: int = 0
+    lanes: int = 0
+    _ends: set[int] = field(default_factory=set)  # the last node of each lane
     _small: set[int] = field(default_factory=set)  # nodes of kernels that leave room for others
 
     def build(
@@ -118,12 +121,11 @@ class GraphBuilder:
         is_small = self._has_programmatic and prod(step.grid) <= self.device.multiprocessors
         early = [n for n in after if is_small and int(n) in self._small]
         others = [n for n in after if n not in early]
-        node = self._added(KernelNode(step, self.at), graph, others)
+        node = self._added(KernelNode(step, self.at), graph, others, early)
         if early:
             add, kinds = cuda.cuGraphAddDependencies, [_programmatic() for _ in early]
             doing = f"adding {step.place}"
             call(add, graph, early, [node] * len(early), kinds, len(early), doing=doing)
-            self.edges += len(early)
         if is_small:
             self._small.add(int(node))
         return node
@@ -133,16 +135,25 @@ class GraphBuilder:
         waits = int(self.device.arch.removeprefix("sm_")) >= EARLIEST_WAITER
         return waits and self.device.driver_version >= PROGRAMMATIC
 
-    def _added(self, node: Node, graph: Any, after: Sequence[Any]) -> Any:
+    def _added(
+        self, node: Node, graph: Any, after: Sequence[Any], early: Sequence[Any] = ()
+    ) -> Any:
+        """Add a node behind `after`; `early` are those that it gets other edges from."""
         handle = node.add(graph, after)
         if node.step.slices:
             self.held.append(node)
-        return self._counted(handle, node.step.place, after)
+        return self._counted(handle, node.step.place, (*after, *early))
 
     def _counted(self, handle: Any, place: str, after: Sequence[Any]) -> Any:
         self.places[int(handle)] = place
         self.nodes += 1
         self.edges += len(after)
+        goes_on = next((int(n) for n in after if int(n) in self._ends), None)
+        if goes_on is None:
+            self.lanes += 1
+        else:
+            self._ends.remove(goes_on)
+        self._ends.add(int(handle))
         return handle
 
     def _loop(self, graph: Any, step: LoopStep, after: list[Any], *, chain: bool) -> Any:

@@ -44,6 +44,11 @@ class Launchable(Protocol):
         ...
 
     @property
+    def size(self) -> int:
+        """Bytes that its graphs count for; see budget.py."""
+        ...
+
+    @property
     def placement(self) -> Placement | None:
         """Where its ports lie; None after a move that failed midway."""
         ...

@@ -79,6 +79,11 @@ class PartialGraph:
         return sum(graph.nodes for graph in self.graphs.values())
 
     @property
+    def size(self) -> int:
+        """Bytes that its graphs count for."""
+        return sum(graph.size for graph in self.graphs.values())
+
+    @property
     def edges(self) -> int:
         """Edges of its graphs."""
         return sum(graph.edges for graph in self.graphs.values())
