@@ -1,65 +1,143 @@
-"""The scatter form: each block owns a slab of the result and applies all updates to it, in order.
+"""The scatter form, in three ways that give the same bits each time.
 
-A batch of update positions is worked out together, and those that meet the slab are kept, in order.
-Their windows are folded in one after the other by all threads, so that updates of one element keep
-the order of their indices. Nothing is atomic, and equal inputs give equal bits. In place, the slab
-is not copied first.
+- Where no order matters (indices are unique, or integers are folded by what may be done in any
+  order) and the results lie where the operands do, each thread takes an element of the updates.
+- Where the updates come in the order of what they update, and each is a row or an element, each
+  thread makes an element of the result: it looks for its updates and folds them in their order.
+- Else each block owns a slab of the result and applies all updates to it, in order. A batch of
+  update positions is worked out together, and those that meet the slab are kept, in order. Their
+  windows are folded in one after the other by all threads. In place, the slab is not copied first.
 """
 
 from __future__ import annotations
 
-from math import prod
-
-from hlo2graph.backends.cuda.ctypes import stored
-from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.hlo import Shape
+from hlo2graph.backends.cuda.forms.updates import Updates
+from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr
-from hlo2graph.ops.expect import integer, integers
+from hlo2graph.ops.free_scatter import folds_freely, is_of_rows
+from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
 MOST_BLOCKS = 1024
+FEWEST_SORTED = 256  # updates that are worth looking for
 
 
 def scatter_kernel(form: Form) -> KernelSource:
     """Return the kernel of a scatter."""
+    updates = Updates(form, form.emitter())
+    if updates.all_inplace and updates.updates and folds_freely(form.instr, form.computations):
+        return _by_update(updates)
+    if (
+        form.instr.attrs.get("indices_are_sorted") is True
+        and updates.updates >= FEWEST_SORTED
+        and is_of_rows(form.instr, updates.operand, updates.update)
+    ):
+        return _by_result(updates)
     elements = form.results[0].elements
     slab = max(THREADS, -(-elements // MOST_BLOCKS))
-    writer = _Writer(form, form.emitter(), slab)
-    writer.write()
-    return form.source(writer.emit, max(1, -(-elements // slab)), THREADS)
+    _Slabs(updates, slab).write()
+    return form.source(updates.emit, max(1, -(-elements // slab)), THREADS)
 
 
-class _Writer:
-    def __init__(self, form: Form, emit: ElementEmitter, slab: int) -> None:
-        self.form, self.emit, self.slab = form, emit, slab
-        instr = form.instr
-        self.count = len(instr.operands) // 2
-        self.operand, self.indices = form.shape(0), form.shape(self.count)
-        self.update = form.shape(self.count + 1)
-        self.window_dims = integers(instr, "update_window_dims", ())
-        self.mapped = integers(instr, "scatter_dims_to_operand_dims", ())
-        dropped = integers(instr, "inserted_window_dims", ())
-        self.batching = integers(instr, "input_batching_dims", ())
-        self.paired = integers(instr, "scatter_indices_batching_dims", ())
-        self.vector = integer(instr, "index_vector_dim")
-        gone = {*dropped, *self.batching}
-        self.kept = tuple(d for d in range(self.operand.rank) if d not in gone)
-        self.sizes = [self.update.dims[d] for d in self.window_dims]
-        self.batch = [n for d, n in enumerate(self.update.dims) if d not in self.window_dims]
-        self.result = form.results[0]  # whose order in memory numbers the elements
-        self.strides = _strides(self.result)
+def _by_update(updates: Updates) -> KernelSource:
+    """Let each thread take an element of the updates, in any order."""
+    emit, instr, form = updates.emit, updates.form.instr, updates.form
+    elements = updates.updates * updates.window
+    number = emit.integer(f"{emit.block_index} * {THREADS} + threadIdx.x")
+    with emit.block(f"if ({number} < {elements})"):
+        split = emit.split(number, (*updates.batch, *updates.sizes))
+        batch, inner = split[: len(updates.batch)], split[len(updates.batch) :]
+        tests, start = updates.place_of(list(batch))
+        with emit.block(f"if ({' && '.join(tests) or 'true'})"):
+            place = emit.integer(" + ".join([start, *updates.inner_terms(inner)]))
+            places = updates.places(place)
+            given = updates.given(batch, inner)
+            if instr.attrs.get("unique_indices") is True:
+                updates.store(places, updates.folded(updates.held(places), given))
+            else:
+                _fold_atomically(updates, places[0], given)
+    return form.source(emit, blocks_for(elements, THREADS)[0], THREADS)
+
+
+def _fold_atomically(updates: Updates, place: Expr, given: list[Expr]) -> None:
+    emit, form = updates.emit, updates.form
+    if binary_reducer(form.computations, str(form.instr.attrs["to_apply"])) == "add":
+        emit.line(f"hlo::add_atomically(r0 + {place}, {given[0]});")
+        return
+    kind = compute_type(form.results[0].dtype)
+    with emit.block(f"const auto fold = [&]({kind} held) -> {kind}", ";"):
+        (found,) = updates.folded(["held"], given)
+        emit.line(f"return {found};")
+    emit.line(f"hlo::fold_atomically(r0 + {place}, fold);")
+
+
+def _by_result(updates: Updates) -> KernelSource:
+    """Let each thread fold an element's updates, which stand side by side."""
+    emit, form, index = updates.emit, updates.form, updates.emit.index_type
+    elements = updates.result.elements
+    number = emit.integer(f"{emit.block_index} * {THREADS} + threadIdx.x")
+    with emit.block(f"if ({number} < {elements})"):
+        place = emit.element_at(number, updates.result)
+        for name, sign in (("low", "<"), ("high", "<=")):
+            begin = "0" if name == "low" else "low"
+            emit.line(f"{index} {name} = {begin};")
+            emit.line(f"{index} {name}_end = {updates.updates};")
+            with emit.block(f"while ({name} < {name}_end)"):
+                emit.line(f"const {index} middle = {name} + ({name}_end - {name}) / 2;")
+                starts = updates.starts(list(emit.split("middle", updates.batch)))
+                emit.line(f"if ({_before(updates, starts, place, sign)}) {name} = middle + 1;")
+                emit.line(f"else {name}_end = middle;")
+        kept = dict(zip(updates.kept, updates.sizes, strict=True))
+        narrow = [d for d in kept if d not in updates.mapped and kept[d] < updates.operand.dims[d]]
+        inside = [f"{place[d]} < {kept[d]}" for d in narrow]
+        places = updates.places(number)
+        operands = form.instr.operands[: updates.count]
+        if updates.all_inplace:  # what has no updates stays as it is
+            emit.line("if (low == high) return;")
+        values = [
+            emit.variable(leaf.dtype, emit.leaf(name, 0, place))
+            for leaf, name in zip(form.results, operands, strict=True)
+        ]
+        with emit.block(f"if ({' && '.join(inside) or 'true'})"):
+            emit.line("#pragma unroll 4")
+            with emit.block(f"for ({index} at = low; at < high; ++at)"):
+                inner = tuple("0" if n == 1 else place[d] for d, n in kept.items())
+                given = updates.given(emit.split("at", updates.batch), inner)
+                found = updates.folded(values, given)
+                held = [emit.bind(s.dtype, v) for s, v in zip(form.results, found, strict=True)]
+                for variable, value in zip(values, held, strict=True):
+                    emit.line(f"{variable} = {value};")
+        updates.store(places, values)
+    return form.source(emit, blocks_for(elements, THREADS)[0], THREADS)
+
+
+def _before(updates: Updates, starts: dict[int, Expr], place: tuple[Expr, ...], sign: str) -> Expr:
+    """Return C++ that tells whether an index vector is before that of an element's row."""
+    *firsts, last = [(starts[dim], place[dim]) for dim in updates.mapped]
+    found = f"{last[0]} {sign} {last[1]}"
+    for start, at in reversed(firsts):
+        found = f"{start} < {at} || ({start} == {at} && ({found}))"
+    return found
+
+
+class _Slabs:
+    """Writes the form of slabs."""
+
+    def __init__(self, updates: Updates, slab: int) -> None:
+        self.of, self.slab = updates, slab
+        self.emit, self.form = updates.emit, updates.form
 
     def write(self) -> None:
         emit, index = self.emit, self.emit.index_type
-        elements = self.operand.elements
+        elements = self.of.operand.elements
         emit.line(f"const {index} low = {emit.block_index} * {self.slab};")
         end = f"low + {self.slab} < {elements} ? low + {self.slab} : {elements}"
         emit.line(f"const {index} high = {end};")
         emit.line(f"__shared__ {index} starts[{THREADS}], numbers[{THREADS}];")
         self._copy_slab()
-        updates = prod(self.batch)
+        updates = self.of.updates
         with emit.block(f"for ({index} first = 0; first < {updates}; first += {THREADS})"):
             self._find_starts(updates)
             emit.line("int count;")
@@ -74,22 +152,16 @@ class _Writer:
     def _copy_slab(self) -> None:
         """Copy the operands into this block's part of the results, but for those in place."""
         emit = self.emit
-        copied = [k for k in range(self.count) if not self._is_inplace(k)]
+        copied = [k for k in range(self.of.count) if not self.of.is_inplace(k)]
         if copied:
             head = f"for ({emit.index_type} at = low + threadIdx.x; at < high; at += {THREADS})"
             with emit.block(head):
-                index = emit.element_at("at", self.result)
+                index = emit.element_at("at", self.of.result)
                 for k in copied:
                     value = emit.leaf(self.form.instr.operands[k], 0, index)
                     place = emit.offset(self.form.results[k], index)
                     emit.line(f"r{k}[{place}] = {stored(self.form.results[k].dtype, value)};")
             emit.line("__syncthreads();")
-
-    def _is_inplace(self, number: int) -> bool:
-        source = self.form.computation[self.form.instr.operands[number]]
-        while source.opcode == "bitcast":
-            source = self.form.computation[source.operands[0]]
-        return source.opcode == "parameter" and (source.payload, number) in self.form.inplace
 
     def _find_starts(self, updates: int) -> None:
         """Find where this thread's update starts in memory; -1 where it misses the slab."""
@@ -97,37 +169,16 @@ class _Writer:
         emit.line(f"{emit.index_type} mine = -1;")
         emit.line(f"const {emit.index_type} number = first + threadIdx.x;")
         with emit.block(f"if (number < {updates})"):
-            batch = emit.split("number", self.batch)
-            starts = self._starts(list(batch))
-            extent = dict.fromkeys(range(self.operand.rank), 1)
-            extent |= dict(zip(self.kept, self.sizes, strict=True))
-            tests, terms = [], []
-            for dim, start in starts.items():
-                last = self.operand.dims[dim] - extent[dim]
-                tests += [f"{start} >= 0", f"{start} <= {last}"]
-                terms.append(f"({emit.index_type}){start} * {self.strides[dim]}")
-            span = sum((extent[d] - 1) * self.strides[d] for d in extent)
+            tests, start = self.of.place_of(list(emit.split("number", self.of.batch)))
+            extent = self.of.extent()
+            span = sum((extent[d] - 1) * self.of.strides[d] for d in extent)
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                emit.line(f"const {emit.index_type} place = {' + '.join(terms) or '0'};")
+                emit.line(f"const {emit.index_type} place = {start};")
                 emit.line(f"if (place < high && place + {span} >= low) mine = place;")
-
-    def _starts(self, batch: list[Expr]) -> dict[int, Expr]:
-        """Return the start index along each dimension that has one, as 64-bit integers."""
-        found: dict[int, Expr] = {}
-        for k, dim in enumerate(self.mapped):
-            at = [*batch[: self.vector], str(k), *batch[self.vector :]]
-            place = tuple(at if self.vector < self.indices.rank else batch)
-            value = self.emit.leaf(self.form.instr.operands[self.count], 0, place)
-            name = self.emit.fresh("start")
-            self.emit.line(f"const hlo::s64 {name} = (hlo::s64){value};")
-            found[dim] = name
-        for dim, source in zip(self.batching, self.paired, strict=True):
-            found[dim] = batch[source - (source > self.vector)]
-        return found
 
     def _apply(self) -> None:
         """Fold one update's window into the slab."""
-        emit, window = self.emit, prod(self.sizes)
+        emit, window = self.emit, self.of.window
         if window == 1:  # each element has one thread, which meets its updates in order
             with emit.block(f"if (start % {THREADS} == threadIdx.x)"):
                 self._fold_element("start", "0")
@@ -144,13 +195,8 @@ class _Writer:
         emit = self.emit
         head = f"for ({emit.index_type} part = threadIdx.x; part < {window}; part += {THREADS})"
         with emit.block(head):
-            inner = emit.split("part", self.sizes)
-            terms = [
-                f"{i} * {self.strides[d]}"
-                for i, d in zip(inner, self.kept, strict=True)
-                if i != "0"
-            ]
-            place = emit.integer(" + ".join(["start", *terms]))
+            inner = emit.split("part", self.of.sizes)
+            place = emit.integer(" + ".join(["start", *self.of.inner_terms(inner)]))
             with emit.block(f"if ({place} >= low && {place} < high)"):
                 self._fold_element(place, "part")
 
@@ -159,12 +205,12 @@ class _Writer:
         emit = self.emit
         head = f"for ({emit.index_type} at = low + threadIdx.x; at < high; at += {THREADS})"
         with emit.block(head):
-            here = emit.element_at("at", self.result)
-            start = emit.element_at("start", self.result)
+            here = emit.element_at("at", self.of.result)
+            start = emit.element_at("start", self.of.result)
             inside: list[str] = []
             terms, stride = [], 1
-            extent = dict(zip(self.kept, self.sizes, strict=True))
-            for dim in reversed(range(self.operand.rank)):
+            extent = dict(zip(self.of.kept, self.of.sizes, strict=True))
+            for dim in reversed(range(self.of.operand.rank)):
                 step = emit.integer(f"{here[dim]} - {start[dim]}")
                 inside.append(f"{step} >= 0 && {step} < {extent.get(dim, 1)}")
                 if dim in extent:
@@ -175,34 +221,9 @@ class _Writer:
                 self._fold_element("at", part)
 
     def _fold_element(self, place: Expr, part: Expr) -> None:
-        emit, instr = self.emit, self.form.instr
-        batch = iter(emit.split(emit.integer("numbers[which]"), self.batch))
-        inner = iter(emit.split(part, self.sizes))
-        index = tuple(
-            next(inner if d in self.window_dims else batch) for d in range(self.update.rank)
-        )
-        results = self.form.results
-        places = [self._place_in(leaf, place) for leaf in results]
-        held = [
-            emit.bind(s.dtype, f"hlo::load(r{k}[{at}])")
-            for k, (s, at) in enumerate(zip(results, places, strict=True))
-        ]
-        given = [emit.leaf(o, 0, index) for o in instr.operands[self.count + 1 :]]
-        found = emit.call(str(instr.attrs["to_apply"]), (*held, *given))
-        for k, (leaf, value) in enumerate(zip(results, found, strict=True)):
-            emit.line(f"r{k}[{places[k]}] = {stored(leaf.dtype, value)};")
-
-    def _place_in(self, leaf: Shape, place: Expr) -> Expr:
-        """Return where a result leaf has the element that lies at `place` in the first one."""
-        if leaf.minor_to_major == self.result.minor_to_major:
-            return place
-        return self.emit.offset(leaf, self.emit.element_at(place, self.result))
-
-
-def _strides(shape: Shape) -> dict[int, int]:
-    """Return each dimension's distance in memory, in elements."""
-    found, stride = {}, 1
-    for dim in shape.minor_to_major:
-        found[dim] = stride
-        stride *= shape.dims[dim]
-    return found
+        emit, of = self.emit, self.of
+        batch = emit.split(emit.integer("numbers[which]"), of.batch)
+        places = of.places(place)
+        held = of.held(places)
+        given = of.given(batch, emit.split(part, of.sizes))
+        of.store(places, of.folded(held, given))

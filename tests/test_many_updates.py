@@ -1,0 +1,184 @@
+"""Scatters of many updates: taken in any order where that gives the same bits, sorted elsewhere."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from agreement import ARGMAX, module, scalar_region
+from needs import needs_gxx
+from rewriting import opcodes, rewritten
+
+import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.passes.large.order_updates import order_updates
+from tests.emulation import EmulatedExecutable, Kernels
+
+ELEMENTS = (
+    "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+    "index_vector_dim=1"
+)
+ROWS = ELEMENTS.replace("update_window_dims={}", "update_window_dims={1}")
+LAST = "fold { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }"
+
+
+def scatter(
+    dtype: str, operand: str, indices: str, updates: str, how: str, region: str, number: str = "s32"
+) -> str:
+    return module(
+        f"x = {dtype}[{operand}] parameter(0) i = {number}[{indices}] parameter(1) "
+        f"u = {dtype}[{updates}] parameter(2) "
+        f"ROOT r = {dtype}[{operand}] scatter(x, i, u), {how}, to_apply=fold",
+        region,
+    )
+
+
+def region(opcode: str, dtype: str) -> str:
+    return scalar_region("fold", opcode, dtype)
+
+
+PAIRS = module(
+    "x = f32[50] parameter(0) k = s32[50] parameter(3) i = s32[4100,1] parameter(1) "
+    "u = f32[4100] parameter(2) v = s32[4100] parameter(4) "
+    f"ROOT r = (f32[50], s32[50]) scatter(x, k, i, u, v), {ELEMENTS}, to_apply=largest",
+    ARGMAX,
+)
+UNIQUE = ROWS + ", unique_indices=true"
+SORTED = ROWS + ", indices_are_sorted=true"
+GRID = (
+    "update_window_dims={2}, inserted_window_dims={0,2}, scatter_dims_to_operand_dims={2,0}, "
+    "index_vector_dim=1"
+)
+FREE = {
+    f"{opcode}-{dtype}": scatter(
+        dtype, "300", "2000,1", "2000", ELEMENTS, region(opcode, dtype), "s64"
+    )
+    for opcode, dtype in (("add", "s32"), ("add", "u64"), ("maximum", "s64"), ("xor", "u32"))
+}
+FREE["rows"] = scatter("s32", "40,7", "600,1", "600,7", ROWS, region("minimum", "s32"))
+FREE["unique"] = scatter("f32", "900,3", "700,1", "700,3", UNIQUE, region("add", "f32"))
+ORDERED = {
+    "elements": scatter("f32", "300", "5000,1", "5000", ELEMENTS, region("add", "f32")),
+    "rows": scatter("f32", "90,5", "4200,1", "4200,5", ROWS, region("add", "f32")),
+    "last": scatter("f32", "90,5", "4200,1", "4200,4", ROWS, LAST),
+    "halves": scatter("f16", "300", "4100,1", "4100", ELEMENTS, region("add", "f16"), "u8"),
+    "bytes": scatter("s8", "300", "4100,1", "4100", ELEMENTS, region("add", "s8"), "s64"),
+    "grid": scatter("f32", "9,3,11", "60,2,70", "60,70,3", GRID, region("subtract", "f32")),
+    "pairs": PAIRS,
+}
+GIVEN = {
+    "sorted-rows": scatter("f32", "90,5", "300,1", "300,5", SORTED, region("add", "f32")),
+}
+PROGRAMS = FREE | {f"ordered-{k}": v for k, v in ORDERED.items()} | GIVEN
+
+
+def given_to(name: str) -> list[np.ndarray]:
+    """Return arguments: numbers that round when added, indices of which some are outside."""
+    rng = np.random.default_rng(0)
+    found = []
+    for number, parameter in enumerate(hlo2graph.parse(PROGRAMS[name]).entry.parameters):
+        shape = parameter.shape
+        if number == 1:
+            low = 0 if shape.dtype.name.startswith("u") else -4
+            array = rng.integers(low, 97, shape.dims)
+            if name == "unique":
+                array = rng.permutation(1000)[: shape.dims[0]].reshape(shape.dims)
+            if name == "sorted-rows":
+                array = np.sort(array, axis=0)
+        elif shape.dtype.is_float:
+            array = rng.standard_normal(shape.dims) * 3
+        else:
+            array = rng.integers(0, 100, shape.dims)
+        found.append(array.astype(shape.dtype.numpy))
+    return found
+
+
+@cache
+def emulated():
+    plans = {name: hlo2graph.plan(text, target="sm_90") for name, text in PROGRAMS.items()}
+    return plans, Kernels(list(plans.values()))
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_updates_are_folded_as_the_host_folds_them(name):
+    plans, kernels = emulated()
+    plan, arguments = plans[name], given_to(name)
+    executable = EmulatedExecutable(plan, kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    backwards = executable(*arguments)
+    kernels.run_backwards(False)
+    assert same_bits(got, backwards)
+    want = HostExecutable(hlo2graph.plan(PROGRAMS[name], target="host"))(*arguments)
+    assert same_bits(HostExecutable(plan)(*arguments), want)
+    if name == "ordered-halves":  # which are rounded once, at the end
+        np.testing.assert_allclose(got[0].astype(float), want[0].astype(float), 0.01, 0.3)
+    else:
+        assert same_bits(got, want)
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_any_order_takes_a_copy_at_most(name):
+    made = rewritten(hlo2graph.parse(FREE[name]), order_updates, arguments=given_to(name))
+    assert opcodes(made.entry) == ["fusion", "scatter"]
+    _takes_any_order(hlo2graph.plan(FREE[name], target="sm_90"))
+
+
+def _takes_any_order(plan) -> None:
+    before, after = plan.body.thunks
+    assert before.writes == after.writes
+    *_, source = kernels_of(plan).values()
+    assert "__shared__" not in source.text
+
+
+def test_what_nobody_else_needs_is_not_copied():
+    text = FREE["add-s32"].replace(
+        "ROOT r = s32[300] scatter(x", "n = s32[300] negate(x) ROOT r = s32[300] scatter(n"
+    )
+    made = rewritten(hlo2graph.parse(text), order_updates)
+    assert opcodes(made.entry) == ["negate", "opt-barrier", "scatter"]
+    _takes_any_order(hlo2graph.plan(text, target="sm_90"))
+
+
+def test_what_is_donated_is_not_copied():
+    text = FREE["add-s32"].replace("HloModule m", "HloModule m, input_output_alias={ {}: (0, {}) }")
+    (thunk,) = hlo2graph.plan(text, target="sm_90").body.thunks
+    assert thunk.reads[0] == thunk.writes[0]
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_other_updates_are_sorted(name):
+    made = rewritten(
+        hlo2graph.parse(ORDERED[name]), order_updates, arguments=given_to(f"ordered-{name}")
+    )
+    assert opcodes(made.entry).count("sort") == 1
+    (found,) = [i for i in made.entry.instructions if i.opcode == "scatter"]
+    assert found.attrs["indices_are_sorted"] is True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        scatter("f32", "300", "4000,1", "4000", ELEMENTS, region("add", "f32")),
+        scatter("s32", "300", "500,1", "500", ELEMENTS, region("add", "s32")),
+        GIVEN["sorted-rows"],
+        scatter(
+            "f32",
+            "90",
+            "5000,1",
+            "5000,2",
+            ELEMENTS.replace("s={}", "s={1}").replace(
+                "inserted_window_dims={0}", "inserted_window_dims={}"
+            ),
+            region("add", "f32"),
+        ),
+    ],
+)
+def test_few_updates_and_overlapping_windows_stay(text):
+    parsed = hlo2graph.parse(text)
+    assert order_updates(parsed) is parsed
