@@ -66,8 +66,8 @@ def chain(name, size, length):
     lines += [f"  v{k} = f32[{size}] {'sine' if k % 2 else 'cosine'}(x)" for k in range(length)]
     last = "v0"
     for k in range(1, length):
-        lines.append(f"  s{k} = f32[{size}] add({last}, v{k})")
-        last = f"s{k}"
+        lines.append(f"  sum{k} = f32[{size}] add({last}, v{k})")
+        last = f"sum{k}"
     return "\n".join([*lines, f"  ROOT r = f32[{size}] negate({last})", "}"])
 
 
