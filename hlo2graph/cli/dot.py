@@ -104,7 +104,8 @@ def _planned(
     module = module_of(part, verify=options["stage"] == "hlo")
     if options["stage"] == "hlo":
         if module is None:
-            raise click.UsageError("--stage hlo draws HLO; FILE holds a plan alone")
+            kind = "a plan without its module" if part.saved else "a thunk sequence"
+            raise click.UsageError(f"--stage hlo draws HLO; FILE is {kind}")
         return module, None
     with progress("planning"):
         return module, plan_of(part, module, observe, **planning)
