@@ -152,7 +152,7 @@ ELEMENTWISE: tuple[OpSpec, ...] = (
     _row("divide",                2, NUMBERS,             mixed.divide),
     _row("erf",                   1, FLOATS,              floats.erf),
     _row("exponential",           1, INEXACT,             mixed.exponential),
-    _row("exponential-minus-one", 1, INEXACT,             np.expm1),
+    _row("exponential-minus-one", 1, INEXACT,             mixed.exponential_minus_one),
     _row("floor",                 1, FLOATS,              np.floor),
     _row("imag",                  1, INEXACT,             np.imag,               _component),
     _row("is-finite",             1, FLOATS,              np.isfinite,           _pred),
@@ -182,8 +182,8 @@ ELEMENTWISE: tuple[OpSpec, ...] = (
     _row("sinh",                  1, INEXACT,             np.sinh),
     _row("sqrt",                  1, INEXACT,             floats.sqrt),
     _row("subtract",              2, NUMBERS,             np.subtract),
-    _row("tan",                   1, INEXACT,             np.tan),
-    _row("tanh",                  1, INEXACT,             np.tanh),
+    _row("tan",                   1, INEXACT,             mixed.tan),
+    _row("tanh",                  1, INEXACT,             mixed.tanh),
     _row("xor",                   2, _BITS,               np.bitwise_xor),
 )
 # fmt: on

@@ -37,6 +37,49 @@ def exponential(x: Array) -> Array:
     return of_parts(size * np.cos(x.imag), imaginary)
 
 
+def divide(x: Array, y: Array) -> Array:
+    """Return x / y, at zeros and infinities as C says."""
+    found = np.where(y == 0, of_parts(x.real / y.real, x.imag / y.real), np.divide(x, y))
+    lost = np.isnan(found.real) & np.isnan(found.imag)
+    finite = [np.isfinite(a.real) & np.isfinite(a.imag) for a in (x, y)]
+    large, small = lost & np.isinf(x) & finite[1], lost & np.isinf(y) & finite[0]
+    for where, size, top, bottom in ((large, np.inf, _box(x), y), (small, 0.0, x, _box(y))):
+        if where.any():
+            real = top.real * bottom.real + top.imag * bottom.imag
+            imaginary = top.imag * bottom.real - top.real * bottom.imag
+            size = found.real.dtype.type(size)
+            found = np.where(where, of_parts(size * real, size * imaginary), found)
+    return found
+
+
+def _box(x: Array) -> Array:
+    """Return 1 for what is infinite and 0 for what is not, in each part, with its sign."""
+    return of_parts(*(np.copysign(np.isinf(a).astype(a.dtype), a) for a in (x.real, x.imag)))
+
+
+def exponential_minus_one(x: Array) -> Array:
+    """Return e to the x, less 1; real where x is."""
+    found = np.expm1(x)
+    return of_parts(found.real, np.where(x.imag == 0, x.imag, found.imag))
+
+
+def logistic(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x))."""
+    return divide(np.ones_like(x), 1 + exponential(-x))
+
+
+def tanh(x: Array) -> Array:
+    """Return tanh x; not a number along the imaginary axis where that is infinite."""
+    found, none = np.tanh(x), x.dtype.type(complex(np.nan, np.nan))
+    return np.where((x.real == 0) & ~np.isfinite(x.imag), none, found)
+
+
+def tan(x: Array) -> Array:
+    """Return tan x."""
+    turned = tanh(of_parts(-x.imag, x.real))
+    return of_parts(turned.imag, -turned.real)
+
+
 def sine(x: Array) -> Array:
     """Return sin x."""
     return of_parts(np.sin(x.real) * np.cosh(x.imag), np.cos(x.real) * np.sinh(x.imag))

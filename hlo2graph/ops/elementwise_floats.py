@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.polynomial import Chebyshev
 
+from hlo2graph.ops import elementwise_complex as whole
 from hlo2graph.ops.spec import Array
 
 _ERF_SPLIT = 2.0  # below it, erf(x) / x is interpolated in x*x; above, erfc(x) exp(x*x) in x
@@ -23,6 +24,8 @@ def atan2(y: Array, x: Array) -> Array:
 
 def logistic(x: Array) -> Array:
     """Return 1 / (1 + exp(-x))."""
+    if x.dtype.kind == "c":
+        return whole.logistic(x)
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
@@ -33,7 +36,9 @@ def sqrt(x: Array) -> Array:
 
 def rsqrt(x: Array) -> Array:
     """Return 1 / sqrt(x)."""
-    return np.asarray(1 / sqrt(x))
+    if x.dtype.kind == "c":
+        return whole.divide(np.ones_like(x), np.sqrt(x))
+    return np.asarray(1 / np.sqrt(x))
 
 
 def round_away(x: Array) -> Array:

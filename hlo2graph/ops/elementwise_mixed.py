@@ -40,7 +40,24 @@ def cosine(x: Array) -> Array:
 
 def divide(x: Array, y: Array) -> Array:
     """Return x / y."""
+    if x.dtype.kind == "c":
+        return whole.divide(x, y)
     return integers.divide(x, y) if x.dtype.kind in "iu" else np.asarray(np.divide(x, y))
+
+
+def exponential_minus_one(x: Array) -> Array:
+    """Return e to the x, less 1."""
+    return whole.exponential_minus_one(x) if x.dtype.kind == "c" else np.asarray(np.expm1(x))
+
+
+def tan(x: Array) -> Array:
+    """Return tan x."""
+    return whole.tan(x) if x.dtype.kind == "c" else np.asarray(np.tan(x))
+
+
+def tanh(x: Array) -> Array:
+    """Return tanh x."""
+    return whole.tanh(x) if x.dtype.kind == "c" else np.asarray(np.tanh(x))
 
 
 def remainder(x: Array, y: Array) -> Array:

@@ -31,14 +31,45 @@ template <class T> __device__ inline Complex<T> multiply(Complex<T> a, Complex<T
 template <class T> __device__ inline Complex<T> negate(Complex<T> a) { return {-a.re, -a.im}; }
 
 // Smith's division: scales by the larger part of the divisor, so that nothing overflows early.
-template <class T> __device__ inline Complex<T> divide(Complex<T> a, Complex<T> b) {
-  if (b.re == 0 && b.im == 0) return {a.re / abs(b.re), a.im / abs(b.re)};
+template <class T> __device__ inline Complex<T> divide_finite(Complex<T> a, Complex<T> b) {
+  if (b.re == 0 && b.im == 0) return {a.re / b.re, a.im / b.re};
   if (abs(b.re) >= abs(b.im)) {
     T ratio = b.im / b.re, scale = b.re + b.im * ratio;
     return {(a.re + a.im * ratio) / scale, (a.im - a.re * ratio) / scale};
   }
   T ratio = b.re / b.im, scale = b.re * ratio + b.im;
   return {(a.re * ratio + a.im) / scale, (a.im * ratio - a.re) / scale};
+}
+
+// 1 for what is infinite and 0 for what is not, in each part, with its sign.
+template <class T> __device__ inline T infinite_part(T x) {
+  T size = (T)(abs(x) == infinity_like(x));
+  return sign_bit(x) ? -size : size;
+}
+template <class T> __device__ inline Complex<T> infinite_parts(Complex<T> a) {
+  return {infinite_part(a.re), infinite_part(a.im)};
+}
+template <class T> __device__ inline bool has_infinity(Complex<T> a) {
+  Complex<T> parts = infinite_parts(a);
+  return parts.re != 0 || parts.im != 0;
+}
+template <class T> __device__ inline bool has_finite_parts(Complex<T> a) {
+  return is_finite(a.re) && is_finite(a.im);
+}
+
+// Where division has no number to give, what C says of infinities.
+template <class T>
+__device__ __noinline__ static Complex<T> divide_infinite(Complex<T> a, Complex<T> b) {
+  bool large = has_infinity(a) && has_finite_parts(b);
+  bool small = has_infinity(b) && has_finite_parts(a);
+  T size = large ? infinity_like(a.re) : small ? (T)0 : infinity_like(a.re) - infinity_like(a.re);
+  if (large) a = infinite_parts(a);
+  if (small) b = infinite_parts(b);
+  return {size * (a.re * b.re + a.im * b.im), size * (a.im * b.re - a.re * b.im)};
+}
+template <class T> __device__ inline Complex<T> divide(Complex<T> a, Complex<T> b) {
+  Complex<T> found = divide_finite(a, b);
+  return is_nan(found.re) && is_nan(found.im) ? divide_infinite(a, b) : found;
 }
 
 __device__ inline f32 abs(c64 a) { return ::hypotf(a.re, a.im); }
@@ -61,6 +92,8 @@ template <class T> __device__ inline Complex<T> log(Complex<T> a) {
 }
 template <class T> __device__ inline Complex<T> exponential_minus_one(Complex<T> a) {
   T half = sine(a.im / 2), grown = exponential_minus_one(a.re);
+  if (a.im == 0) return {grown, a.im};
+  if (grown == infinity_like(grown)) return {grown * cosine(a.im), grown * sine(a.im)};
   return {grown - 2 * half * half * (grown + 1), (grown + 1) * sine(a.im)};
 }
 template <class T> __device__ inline Complex<T> log_plus_one(Complex<T> a) {
@@ -76,6 +109,8 @@ template <class T> __device__ inline Complex<T> cosine(Complex<T> a) {
   return {cosine(a.re) * cosh(a.im), -sine(a.re) * sinh(a.im)};
 }
 template <class T> __device__ inline Complex<T> tanh(Complex<T> a) {
+  if (a.im == 0) return {tanh(a.re), a.im};
+  if (abs(a.re) == infinity_like(a.re)) return {a.re > 0 ? (T)1 : (T)-1, (T)0};
   if (abs(a.re) > (T)20) {
     T fade = exponential(-2 * abs(a.re));
     return {a.re > 0 ? (T)1 : (T)-1, 4 * sine(a.im) * cosine(a.im) * fade};
@@ -91,6 +126,7 @@ template <class T> __device__ inline Complex<T> tan(Complex<T> a) {
 template <class T> __device__ inline Complex<T> square_root(Complex<T> a) {
   T size = abs(a);
   if (size == 0) return {(T)0, a.im};
+  if (abs(a.im) == infinity_like(size)) return {abs(a.im), a.im};
   if (size == infinity_like(size) && is_finite(a.re) && !is_nan(a.im)) return {size, a.im};
   T root = sqrt((size + abs(a.re)) / 2);
   if (a.re >= 0) return {root, a.im / (2 * root)};
@@ -100,7 +136,7 @@ template <class T> __device__ inline Complex<T> sqrt(Complex<T> a) {
   return square_root(Complex<T>{a.re, a.im == 0 ? (T)0 : a.im});  // -0 counts as 0, as in XLA
 }
 template <class T> __device__ inline Complex<T> rsqrt(Complex<T> a) {
-  return divide(Complex<T>{(T)1, (T)0}, sqrt(a));
+  return divide(Complex<T>{(T)1, (T)0}, square_root(a));
 }
 template <class T> __device__ inline Complex<T> cbrt(Complex<T> a) {
   T size = cbrt(abs(a)), angle = atan2(a.im, a.re) / 3;
