@@ -317,6 +317,16 @@ def test_what_nobody_writes_is_no_traceback(small, path):
     assert refused > 100
 
 
+def test_what_is_nested_too_deep(small, path):
+    held = read_container(small, "")
+    sections = {name: Section([held.section(name)]) for name in held.header["sections"]}
+    sections["plan"] = Section([b"[" * 5000 + b"]" * 5000])
+    header = {k: v for k, v in held.header.items() if k not in ("writer", "sections")}
+    write_container(path, "hlo2graph 0.1.0", header, sections)
+    with pytest.raises(InputError, match="not as this release reads it"):
+        h2g.load(path)
+
+
 def test_fields_that_came_or_went_since(small, path):
     def older(told, _):
         fields = told["shared"]["fields"]["Plan"]

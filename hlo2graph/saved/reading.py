@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
 
 T = TypeVar("T", Plan, Module)
+# What decoding something else than we write comes to.
+UNREADABLE = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError),
+    zlib.error,
+)
 
 
 def load(
@@ -130,7 +135,7 @@ class Saved:
         """Say which file it is, and who wrote it, where it holds something else than we write."""
         try:
             yield
-        except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
+        except UNREADABLE as error:
             writer = self._container.header.get("writer", "another release")
             raise InputError(
                 f"{self.filename}: written by {writer}, and not as this release reads it "
