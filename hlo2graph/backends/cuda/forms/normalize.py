@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.ops.device import Expr
+from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_compute import epsilon
 from hlo2graph.ops.expect import integer
 
 THREADS = 256
+
+_Term: TypeAlias = Callable[[Index], Expr]  # what is made of the element at an index
 
 
 def batch_norm_kernel(form: Form) -> KernelSource:
@@ -58,7 +62,7 @@ class _Writer:
             lambda at: f"{self._value(4, at)} * (({self._value(0, at)} - {mean}) * root)",
         )
 
-        def to_value(at: tuple[Expr, ...]) -> Expr:
+        def to_value(at: Index) -> Expr:
             normal = f"({self._value(0, at)} - {mean}) * root"
             spread = f"(to_offset + {normal} * to_scale) / {self.count}"
             return f"{scale} * root * ({self._value(4, at)} - {spread})"
@@ -66,13 +70,13 @@ class _Writer:
         self._store_all(to_value)
         self._store_features("to_scale", "to_offset")
 
-    def _value(self, operand: int, index: tuple[Expr, ...]) -> Expr:
+    def _value(self, operand: int, index: Index) -> Expr:
         return self.emit.leaf(self.form.instr.operands[operand], 0, index)
 
     def _of_feature(self, operand: int) -> Expr:
         return self._value(operand, ("blockIdx.x",))
 
-    def _index(self) -> tuple[Expr, ...]:
+    def _index(self) -> Index:
         at = self.emit.split("at", [self.shape.dims[d] for d in self.others])
         place = dict(zip(self.others, at, strict=True)) | {self.feature: "(int)blockIdx.x"}
         return tuple(place[d] for d in range(self.shape.rank))
@@ -81,16 +85,14 @@ class _Writer:
         kind = self.emit.index_type
         return f"for ({kind} at = threadIdx.x; at < {self.count}; at += {THREADS})"
 
-    def _sum(self, name: str, term: object) -> None:
+    def _sum(self, name: str, term: _Term) -> None:
         """Declare `name`, the sum of a term over the feature, for all threads."""
-        assert callable(term)
         self.emit.line(f"{self.type} {name} = 0;")
         with self.emit.block(self._loop()):
             self.emit.line(f"{name} += {term(self._index())};")
         self.emit.line(f"{name} = hlo::block_sum<{THREADS}>({name});")
 
-    def _store_all(self, value: object) -> None:
-        assert callable(value)
+    def _store_all(self, value: _Term) -> None:
         result = self.form.results[0]
         with self.emit.block(self._loop()):
             index = self._index()
