@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hlo2graph.backends.cuda.partial.policy import Judge, Policy, walk_of
+from hlo2graph.backends.cuda.unroll import known_rounds
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.thunks import Edge, Sequence, Slice, Thunk
+from hlo2graph.program.thunks import Edge, Sequence, Slice, Thunk, While
 from hlo2graph.program.uses import nested, reads, writes
 
 
@@ -71,12 +72,12 @@ class Cutter:
                 yield part
 
     def walk(self, sequence: Sequence[Slice], where: str = "") -> Iterator[tuple[str, Part]]:
-        """Yield all parts, each with its place: those nested in a lone thunk come behind it."""
+        """Yield all parts that run, each with its place; those nested in a lone thunk follow it."""
         for part in self.parts(sequence):
             yield where, part
             if isinstance(part, Alone):
                 home = f"{where}/{part.thunk.name}" if where else part.thunk.name
-                for label, inner in nested(part.thunk):
+                for label, inner in _running(part.thunk):
                     yield from self.walk(inner, f"{home}/{label}")
 
     def holds_all(self) -> bool:
@@ -85,6 +86,13 @@ class Cutter:
             return True
         parts = self.parts(self.plan.body)
         return not parts or (len(parts) == 1 and isinstance(parts[0], Region))
+
+
+def _running(thunk: Thunk[Slice]) -> tuple[tuple[str, Sequence[Slice]], ...]:
+    """Return the sequences inside a lone thunk: nobody asks the condition of known rounds."""
+    if isinstance(thunk, While) and known_rounds(thunk, thunk.body) is not None:
+        return (("body", thunk.body),)
+    return nested(thunk)
 
 
 def thunks_of(thunk: Thunk[Slice]) -> int:

@@ -50,8 +50,9 @@ class PartialGraph:
         self._maker, self._stream = maker, stream
         self._script = maker.script
         each, bases = Stopwatch(), list(home.bases)
-        self._arena = None if maker.inside is None else OpenedArena(maker.inside)
-        if maker.inside is not None and self._arena is not None:
+        self._arena: OpenedArena | None = None
+        if maker.inside is not None:
+            self._arena = OpenedArena(maker.inside)
             for index, address in maker.inside.layout.at(self._arena.address).items():
                 bases[index] = address
         self.graphs = {
@@ -69,7 +70,7 @@ class PartialGraph:
             timed.stages += each.summed()
         self._bases = bases
         self.placement: Placement | None = self._put(placement)
-        self._serial = self._on(stream)
+        self._serial, self._serial_on = self._on(stream), stream
         self._moves: dict[tuple[int, ...], list[Do]] = {}
         self.matters = tuple(sorted({k for g in self.graphs.values() for k in g.matters}))
 
@@ -153,30 +154,30 @@ class PartialGraph:
             if len(self._moves) >= MOST_PATTERNS:
                 self._moves.clear()
             allocations = [self._maker.ports[k].allocation for k in changed]
-            self._moves[changed] = self._serial[1].to_move(allocations)
+            self._moves[changed] = self._serial.to_move(allocations)
         return self._moves[changed]
 
     def _enqueue(self, stream: Stream, gate: Gate | None) -> None:
-        if self._serial[0] is not stream:
-            self._serial = self._on(stream)
+        if self._serial_on is not stream:
+            self._serial, self._serial_on = self._on(stream), stream
             self._moves.clear()
         with nullcontext() if self._arena is None else self._arena.on(stream):
-            self._serial[1].enqueue(gate)
+            self._serial.enqueue(gate)
 
-    def _on(self, stream: Stream) -> tuple[Stream, SerialStream]:
+    def _on(self, stream: Stream) -> SerialStream:
         movable = [port.allocation for port in self._maker.ports]
-        at = Addresses(self._bases)
-        return stream, SerialStream(self._script, stream, at, self.graphs, movable)
+        return SerialStream(self._script, stream, Addresses(self._bases), self.graphs, movable)
 
 
 def graph_steps(script: StepSequence) -> Iterator[GraphStep]:
-    """Yield the GraphSteps of a script, those of loops and branches too."""
+    """Yield the GraphSteps of a script that run, those of loops and branches too."""
     for step in script.steps:
         match step:
             case GraphStep():
                 yield step
             case LoopStep():
-                yield from graph_steps(step.condition)
+                if step.rounds is None:
+                    yield from graph_steps(step.condition)
                 yield from graph_steps(step.body)
             case BranchStep():
                 for branch in step.branches:
