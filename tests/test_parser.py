@@ -127,9 +127,9 @@ def test_a_computation_may_stand_in_the_place_of_its_name() -> None:
         "r = f32[] reduce(x, z), dimensions={0}, to_apply={",
         "  x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }",
     )
-    assert list(module.computations) == ["r.to_apply", "main"]
-    assert module.computations["r.to_apply"].root == "s"
-    assert module.entry.result.attrs["to_apply"] == "r.to_apply"
+    assert list(module.computations) == ["_", "main"]
+    assert module.computations["_"].root == "s"
+    assert module.entry.result.attrs["to_apply"] == "_"
     verify(module)
 
 

@@ -32,22 +32,20 @@ class _Read:
 class AttributeReader:
     """Reads attributes; one serves a whole text."""
 
-    def __init__(self, context: Context, nested: Callable[[NestedNode, str], str]) -> None:
+    def __init__(self, context: Context, nested: Callable[[NestedNode], str]) -> None:
         """`nested` reads a computation that stands in the place of its name, and returns one."""
         self._context = context
         self._nested = nested
         self._known: dict[str, _Read] = {}
 
-    def read(
-        self, nodes: list[AttributeNode], owner: Token, opcode: Token, scope: Scope
-    ) -> dict[str, Attribute]:
-        """Return the attributes of instruction `owner`."""
+    def read(self, nodes: list[AttributeNode], opcode: Token, scope: Scope) -> dict[str, Attribute]:
+        """Return the attributes of an instruction."""
         allowed = self.allowed(opcode)
         attrs: dict[str, Attribute] = {}
         for node in nodes:
             if isinstance(node, NestedNode):
                 where = node.name
-                read = self._read_nested(node, owner.text)
+                read = self._read_nested(node)
             else:
                 where = node
                 read = self._known.get(node.text) or self._read(node, opcode, allowed)
@@ -86,9 +84,9 @@ class AttributeReader:
         self._known[text] = read
         return read
 
-    def _read_nested(self, nested: NestedNode, owner: str) -> _Read:
+    def _read_nested(self, nested: NestedNode) -> _Read:
         name = nested.name.text.partition("=")[0]
-        return _Read(name, self._nested(nested, f"{owner}.{name}"), refers=False)
+        return _Read(name, self._nested(nested), refers=False)
 
     def _check_names(self, read: _Read, where: Token, scope: Scope) -> None:
         """Check that the computations or instructions named by an attribute exist by now."""

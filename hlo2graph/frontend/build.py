@@ -28,6 +28,7 @@ from hlo2graph.frontend.values import read_value
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module, TupleShape
 
 _DEEPEST = 32
+_NAMELESS = "_"  # what XLA calls a computation without a name, a number behind it where taken
 
 
 class ComputationReader:
@@ -64,11 +65,11 @@ class ComputationReader:
             self._check_signature(node.signature, computation)
         self.context.computations[name] = computation
 
-    def _nested(self, node: NestedNode, wanted: str) -> str:
+    def _nested(self, node: NestedNode) -> str:
         if self._depth == _DEEPEST:
             self.context.refuse(f"computations are nested more than {_DEEPEST} deep", node.name)
         self._depth += 1
-        name = self.context.unused(wanted)
+        name = self.context.unused(_NAMELESS)
         span = self.context.span(node.name)
         self.context.computations[name] = Computation(
             name, *self.body(node.instructions, name), span=span
@@ -197,9 +198,10 @@ def _entry(context: Context, nodes: list[ComputationNode]) -> Token:
 def _single(source: Source, node: InstructionNode) -> Module:
     """Return the module of one instruction, whose operands are the parameters."""
     reader = ComputationReader(source, [])
-    instructions, root = reader.body([node], "_", is_open=True)
+    reader.context.later[_NAMELESS] = node.name
+    instructions, root = reader.body([node], _NAMELESS, is_open=True)
     span = reader.context.span(node.name)
-    entry = Computation("_", instructions, root, span=span)
+    entry = Computation(_NAMELESS, instructions, root, span=span)
     computations = reader.context.computations | {entry.name: entry}
     return Module("_", computations, entry.name, {"is_scheduled": "true"}, span=span)
 

@@ -43,7 +43,7 @@ _REFERRING = frozenset({AttrKind.COMPUTATION, AttrKind.COMPUTATIONS, AttrKind.IN
 class InstructionReader:
     """Reads instructions; one serves a whole text."""
 
-    def __init__(self, context: Context, nested: Callable[[NestedNode, str], str]) -> None:
+    def __init__(self, context: Context, nested: Callable[[NestedNode], str]) -> None:
         """`nested` reads a computation that stands in the place of its name, and returns one."""
         self._context = context
         self._attributes = AttributeReader(context, nested)
@@ -66,7 +66,7 @@ class InstructionReader:
         end = call.end
         if node.attributes:
             attrs: Mapping[str, Attribute] = self._attributes.read(
-                node.attributes, node.name, call.opcode, scope
+                node.attributes, call.opcode, scope
             )
             last = node.attributes[-1]
             end = (last.name if isinstance(last, NestedNode) else last).end
@@ -119,16 +119,22 @@ class InstructionReader:
         instr = Instruction(name, opcode, shape or _UNWRITTEN, operands, attrs, payload, span)
         if shape is None or opcode not in OPS:
             instr = self._completed(instr, call.opcode, scope)
-        if has_rule(instr.opcode, attrs):
-            known = [scope.instructions[operand] for operand in operands]
+        scope.instructions[name] = self._settled(instr, call.opcode, scope)
+
+    def _settled(self, instr: Instruction, opcode: Token, scope: Scope) -> Instruction:
+        """Return an instruction with the shape that it has, checked against its operands."""
+        if has_rule(instr.opcode, instr.attrs):
+            known = [scope.instructions[operand] for operand in instr.operands]
             if why := structure_fault(instr, known, self._context.computations):
-                raise ParseError(why, span)
-        if opcode in SETTLED:
-            shapes = [scope.instructions[operand].shape for operand in operands]
-            instr = replace(instr, shape=settled_shape(opcode, instr.shape, shapes))
+                raise ParseError(why, instr.span)
+        if opcode.text in SETTLED:
+            shapes = [scope.instructions[operand].shape for operand in instr.operands]
+            instr = replace(instr, shape=settled_shape(opcode.text, instr.shape, shapes))
         if instr.opcode in _ASYNC:
-            self._check_async(instr, call.opcode, scope)
-        scope.instructions[name] = instr
+            self._check_async(instr, opcode, scope)
+        if scope.is_open and instr.name in scope.instructions:
+            self._context.refuse(f"{instr.name} is the name of an operand too", opcode)
+        return instr
 
     def _check_async(self, instr: Instruction, opcode: Token, scope: Scope) -> None:
         """Check that starts call one computation each, and that what follows them agrees."""

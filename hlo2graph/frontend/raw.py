@@ -26,7 +26,7 @@ _LINES = (
 _PLAIN_METADATA = re.compile(
     rf"\{{(?>\s*+(?:{'|'.join(_TEXTS)})=\"[^\"\\]*+\"|\s*+(?:{'|'.join(_LINES)})=\d{{1,9}}(?!\w))*+\}}"
 )
-_KEY = re.compile(rf"\s(\w++)=|{STRING}")
+_KEY = re.compile(rf"(\w++)=|{STRING}")
 _PROFILES = range(4)
 
 
@@ -45,7 +45,7 @@ def _is_plain_metadata(text: str) -> bool:
     """Compilers print it like this; people may do it otherwise."""
     if not _PLAIN_METADATA.fullmatch(text):
         return False
-    keys = [key for key in _KEY.findall(f" {text[1:]}") if key]
+    keys = [key for key in _KEY.findall(text) if key]
     return len(keys) == len(set(keys))
 
 
@@ -129,7 +129,9 @@ def _tolerance(cursor: Cursor) -> None:
     if cursor.text not in ("atol=", "rtol=", "ulps="):
         cursor.fail(what)
     cursor.advance()
-    cursor.decimal()
+    start, end = cursor.start, cursor.end
+    if cursor.decimal() < 0:
+        raise Fault("a tolerance is 0 or more", start, end)
 
 
 def shape_index(cursor: Cursor) -> tuple[int, ...]:

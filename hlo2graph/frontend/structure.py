@@ -228,7 +228,8 @@ _RULES: dict[str, _Rule] = {
     "dot": _at_least(2, _algorithm),
     "dynamic-slice": _starts(1),
     "dynamic-update-slice": _starts(2),
-    "get-dimension-size": _one_dimension,
+    "get-dimension-size": _some_dimension,
+    "ragged-all-to-all": _one_dimension,
     "recv-done": _channel,
     "reduce": _even,
     "reduce-scatter": _some_dimension,
@@ -238,6 +239,6 @@ _RULES: dict[str, _Rule] = {
     "scan": _scan,
     "scatter": _odd,
     "send-done": _channel,
-    "set-dimension-size": _one_dimension,
+    "set-dimension-size": _some_dimension,
     "sort": _one_dimension,
 }

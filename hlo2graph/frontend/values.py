@@ -46,6 +46,8 @@ def read_value(name: str, text: str, shapes: ShapeReader) -> Attribute:
     cursor = Cursor(text)
     if kind is AttrKind.WORD and name in WORDS:
         value: Attribute = choose(name, cursor)
+    elif name == "cross_program_prefetch_index":
+        value = cursor.int32()
     else:
         value = _READERS[kind](cursor)
     cursor.done()

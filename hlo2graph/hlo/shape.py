@@ -91,11 +91,11 @@ class Shape:
         return all(a > b for a, b in pairwise(order))
 
     def compatible(self, other: AnyShape) -> bool:
-        """Same element type and dimensions; layouts may differ."""
+        """Same element type and dimensions, of which one without a bound is any."""
         return (
             isinstance(other, Shape)
             and self.dtype is other.dtype
-            and self.dims == other.dims
+            and (self.dims == other.dims or _fit(self.dims, other.dims))
             and self.is_buffer is other.is_buffer
         )
 
@@ -106,6 +106,11 @@ class Shape:
     def with_layout(self, layout: Layout | None) -> Shape:
         """Return the same shape laid out as `layout` says."""
         return replace(self, layout=layout)
+
+
+def _fit(dims: tuple[int, ...], others: tuple[int, ...]) -> bool:
+    pairs = zip(dims, others, strict=False)
+    return len(dims) == len(others) and all(a == b or UNBOUNDED in (a, b) for a, b in pairs)
 
 
 @dataclass(frozen=True, slots=True)
