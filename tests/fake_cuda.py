@@ -207,9 +207,6 @@ class FakeDriver(FakeGraphs, FakeMemory):
     def cuEventRecord(self, event, stream):
         return (OK,)
 
-    def cuCtxRecordEvent(self, context, event):
-        return (OK,)
-
     def cuEventElapsedTime(self, start, end):
         return OK, 0.001
 
@@ -383,6 +380,9 @@ class FakeLibrary:
 
     def cuEventRecord(self, event, stream):
         self.driver.api.append("cuEventRecord")
+        return 0
+
+    def cuCtxRecordEvent(self, context, event):
         return 0
 
     def cuStreamWaitEvent(self, stream, event, flags):

@@ -193,4 +193,16 @@ def test_jax_waits_for_each_call(made):
     driver, _ = made[0]
     driver.api.clear()
     f(X)
-    assert driver.api == ["cuGraphLaunch", "cuEventRecord", "cuStreamWaitEvent"]
+    for_memory, *rest = driver.api
+    assert for_memory == "cuStreamWaitEvent"
+    assert rest == ["cuGraphLaunch", "cuEventRecord", "cuStreamWaitEvent"]
+
+
+def test_deleted_arrays_are_refused(made):
+    f = hlo2graph.jax.jit(lambda x: x + 1)
+    x = X + 0
+    for _ in range(3):
+        f(x)
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        f(x)

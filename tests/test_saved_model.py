@@ -39,7 +39,7 @@ class Module(tf.Module):
         self.large = np.arange(160, dtype=np.float32).reshape(4, 40)
         self.weights = tf.Variable(np.full((4, 3), 0.5, np.float32), name="w")
         self.others = tf.Variable(np.full((4, 3), 2.0), dtype=tf.bfloat16, name="w")
-        self.count = tf.Variable(0, name="count of calls")
+        self.count = tf.Variable(0, name="count/of.calls")
 
     @tf.function(input_signature=[
         tf.TensorSpec([None, 4], tf.float32, name="x"), tf.TensorSpec([], tf.int32, name="a"),

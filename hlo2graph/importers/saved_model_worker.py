@@ -44,7 +44,7 @@ def _serve(folder: str, name: str | None, given: Any, target: str) -> None:
         "module": ir(stage="hlo_serialized"),
         "inputs": list(inputs),
         "weights": weights,
-        "results": list(concrete.structured_outputs),
+        "results": sorted(concrete.structured_outputs),
     }
     with open(target, "wb") as file:
         pickle.dump(found, file)

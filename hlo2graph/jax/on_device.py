@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -44,6 +44,13 @@ _places: dict[int, Place] = {}  # by address, of all functions; of some the memo
 _row_major: set[Any] = set()  # layouts
 
 
+class _Last(NamedTuple):
+    """Arrays of JAX's own that a call was given, and where they are, by their ids."""
+
+    arrays: list[object]  # alive, so that no other object has such an id
+    places: dict[int, int]
+
+
 class DeviceCalls:
     """Calls of a CUDA executable, with arrays of JAX's as leaves."""
 
@@ -53,9 +60,9 @@ class DeviceCalls:
         self._device = device
         self._stream = executable.stream
         self._ready_on = stream_of(device)
-        self._theirs: list[object] = []
+        self._last = _Last([], {})
         self._relays: dict[Stream, Relay] = {}
-        self._blocks = Blocks(executable.device)
+        self._blocks = Blocks(executable.device, self._stream)
         self._place = (dlpack.CUDA, executable.device.ordinal)
         self._constants = [jax.device_put(value, device) for value in lowered.constants]
         self._inputs = [bound.shape for bound in plan.inputs]
@@ -73,7 +80,13 @@ class DeviceCalls:
         on_host: dict[int, Any] = {}
         inputs: list[int | None] = []
         theirs: list[object] = []  # what keeps memory of JAX's alive
+        last = self._last
         for position, arg in enumerate(args):
+            address = last.places.get(id(arg))
+            if address is not None and not arg.is_deleted():  # as at the call before
+                inputs.append(address)
+                theirs.append(arg)
+                continue
             address = self._address(arg, theirs) if type(arg) is ARRAY else None
             inputs.append(address)
             if address is None:
@@ -83,9 +96,10 @@ class DeviceCalls:
             taken = self._deleted(leaves, inputs[len(self._constants) :])
         blocks = [self._block(k, taken) for k in range(len(self._outputs))]
         outputs = [block.address for block in blocks]
-        if len(theirs) != len(self._theirs) or not all(map(is_, theirs, self._theirs)):
-            self._theirs = theirs
-        used = self.executable.run_at(inputs, outputs, on_host, self._theirs)
+        if len(theirs) != len(last.arrays) or not all(map(is_, theirs, last.arrays)):
+            places = {id(arg): at for arg, at in zip(args, inputs, strict=True) if at is not None}
+            last = self._last = _Last(theirs, {id(array): places[id(array)] for array in theirs})
+        used = self.executable.run_at(inputs, outputs, on_host, last.arrays)
         relay = self._relays.get(used)
         if relay is None:
             relay = self._relays[used] = Relay(self._ready_on, int(used))
@@ -120,7 +134,7 @@ class DeviceCalls:
             if place.export.owner is None:  # JAX has dropped it, so nothing there waits to read it
                 taken[position] = block
         if taken:
-            self._blocks.after_all(self._stream)
+            self._blocks.after_all()
         return taken
 
     def _block(self, position: int, taken: dict[int, Block]) -> Block:
@@ -130,7 +144,7 @@ class DeviceCalls:
             return taken[donor]
         size = self._outputs[position].size
         doing = f"allocating {size:,} bytes for result {position}"
-        return self._blocks.give(size, self._stream, doing)
+        return self._blocks.give(size, doing)
 
     def _handed(self, block: Block, position: int, used: Stream) -> Any:
         """Return a result as an array of JAX's."""

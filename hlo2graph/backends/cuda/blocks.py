@@ -8,40 +8,54 @@ event of the whole context marks that, and who gets the memory next waits for th
 from __future__ import annotations
 
 from collections import deque
+from ctypes import c_uint, c_void_p
+from typing import Any
 
-from hlo2graph.backends.cuda.driver import Device, call, cuda
+from hlo2graph.backends.cuda.driver import Device, bound, call, cuda
 from hlo2graph.backends.cuda.memory import DeviceMemory, Event, Stream
 
 GRAIN = 512  # bytes: sizes are multiples of it
 KEPT = 32  # the part of the device's memory, one in so many, that may lie here unused
-WAITING = 4  # blocks of a size in use by what was enqueued before memory is waited for
+
+
+class Mark:
+    """A point in all that a context has been given, by whomever, and a stream to wait for it."""
+
+    __slots__ = ("record", "wait")
+
+    def __init__(self, context: Any, stream: Stream) -> None:
+        event = Event()
+        handle = c_void_p(int(event.handle))
+        self.record = bound("cuCtxRecordEvent", c_void_p(int(context)), handle, keep=event)
+        self.wait = bound("cuStreamWaitEvent", c_void_p(int(stream)), handle, c_uint(0), keep=event)
 
 
 class Block:
     """A block of memory, which goes back when the object does, on whichever thread."""
 
-    __slots__ = ("_blocks", "_event", "_memory", "address")
+    __slots__ = ("_blocks", "_mark", "_memory", "address")
 
-    def __init__(self, blocks: Blocks, memory: DeviceMemory, event: Event) -> None:
+    def __init__(self, blocks: Blocks, memory: DeviceMemory, mark: Mark) -> None:
         self.address = memory.address
-        self._blocks, self._memory, self._event = blocks, memory, event
+        self._blocks, self._memory, self._mark = blocks, memory, mark
 
     def __del__(self) -> None:
         if cuda is not None:
-            self._blocks.take_back(self._memory, self._event)
+            self._blocks.take_back(self._memory, self._mark)
 
 
 class Blocks:
-    """Blocks by size; those that nobody uses."""
+    """Blocks by size; those that nobody has. `stream` is what writes them."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, stream: Stream) -> None:
         self._context = call(cuda.cuCtxGetCurrent)
-        self._unused: dict[int, deque[tuple[DeviceMemory, Event]]] = {}
+        self._stream = stream
+        self._unused: dict[int, deque[tuple[DeviceMemory, Mark]]] = {}
         self._room = device.memory_bytes // KEPT
-        self._all = Event()  # marks what the whole context has been given
+        self._now = Mark(self._context, stream)
 
-    def give(self, size: int, stream: Stream, doing: str) -> Block:
-        """Return a block of at least `size` bytes, free to be written by what `stream` gets next.
+    def give(self, size: int, doing: str) -> Block:
+        """Return a block of at least `size` bytes, free to be written by what comes next.
 
         Raises:
             BackendError: there is no memory left; the message begins with `doing`.
@@ -49,33 +63,21 @@ class Blocks:
         size = -(-max(size, 1) // GRAIN) * GRAIN
         unused = self._unused.setdefault(size, deque())
         try:
-            memory, event = unused.popleft()
+            memory, mark = unused.popleft()
         except IndexError:
-            return Block(self, DeviceMemory(size, doing), Event())
+            return Block(self, DeviceMemory(size, doing), Mark(self._context, self._stream))
         self._room += size
-        if not event.is_past:
-            if len(unused) < WAITING:
-                self._keep(memory, event)
-                return Block(self, DeviceMemory(size, doing), Event())
-            stream.wait(event)
-        return Block(self, memory, event)
+        mark.wait()
+        return Block(self, memory, mark)
 
-    def after_all(self, stream: Stream) -> None:
-        """Let `stream` wait for all that the context has been given, by whomever."""
-        (status,) = cuda.cuCtxRecordEvent(self._context, self._all.handle)
-        if status == cuda.CUresult.CUDA_SUCCESS:
-            stream.wait(self._all)
-        else:
-            call(cuda.cuCtxSynchronize)
+    def after_all(self) -> None:
+        """Let the stream wait for all that the context has been given."""
+        self._now.record()
+        self._now.wait()
 
-    def take_back(self, memory: DeviceMemory, event: Event) -> None:
+    def take_back(self, memory: DeviceMemory, mark: Mark) -> None:
         """Keep memory for another time, or free it where there is much already."""
-        if memory.size > self._room:
+        if memory.size > self._room or mark.record.function():
             return
-        (status,) = cuda.cuCtxRecordEvent(self._context, event.handle)
-        if status == cuda.CUresult.CUDA_SUCCESS:
-            self._keep(memory, event)
-
-    def _keep(self, memory: DeviceMemory, event: Event) -> None:
         self._room -= memory.size
-        self._unused[memory.size].append((memory, event))
+        self._unused[memory.size].append((memory, mark))
