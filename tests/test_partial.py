@@ -301,6 +301,20 @@ def test_a_failed_move_is_made_up_for(fake, failing):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("capture", ["all", "temps"])
+def test_runs_over_its_own_memory_between_calls(fake, strategy, capture):
+    _, exe = fake(DIAMOND, capture=capture, pointers=strategy)
+    x = put(X)
+    for turn in range(3):
+        for _ in range(2):
+            x.set(X + turn)
+            assert np.array_equal(np.asarray(exe(x)[0]), host(DIAMOND, X + turn)[0])
+        exe.write_inputs([X * 0])
+        exe.execute("graph")
+        assert np.array_equal(exe.read_outputs()[0], host(DIAMOND, X * 0)[0])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_instance_serves_several_streams(fake, strategy):
     _, exe = fake(APART, capture="temps,-conditional,min:1", pointers=strategy, instances=2)
     arrays, chosen = [put(X + k) for k in range(3)], [put(np.bool_(b)) for b in (True, False)]

@@ -162,8 +162,11 @@ class Instance:
         """Enqueue a run over its own memory."""
         self._enter(self.stream)
         with self.turn():
+            held = self.graph.placement
             self.graph.move(self._router.home)
             self.graph.launch()
+            if held is not None:  # the strategy finds it where it left it
+                self.graph.move(held)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
