@@ -11,6 +11,7 @@ from needs import needs_gxx
 from rewriting import opcodes, rewritten
 
 import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
@@ -62,6 +63,7 @@ SORTS = {
     "by-value": pairs("4100", 0, "f16", comparator("f16", "LT")),
     "by-both": pairs("2,2049", 1, "s8", BY_BOTH),
 }
+SHORT = {f"short-{n}": pairs(f"3,{n}", 1, "s8", BY_BOTH) for n in (1, 2, 33, 700)}
 TOPS = {
     "few": top("20001", "5", 5, "f32"),
     "rows": top("3,9000", "3,40", 40, "f32"),
@@ -70,6 +72,7 @@ TOPS = {
     "most-kept": top("10000", "1024", 1024, "u8"),
 }
 PROGRAMS = {f"sort-{k}": v for k, v in SORTS.items()} | {f"top-{k}": v for k, v in TOPS.items()}
+PROGRAMS |= SHORT
 
 
 @cache
@@ -94,7 +97,7 @@ def given_to(plan) -> list[np.ndarray]:
 def test_long_rows_are_as_the_host_has_them(name):
     plans, kernels = emulated()
     plan = plans[name]
-    assert len(plan.body.thunks) > 2
+    assert len(plan.body.thunks) > (0 if name in SHORT else 2)
     arguments = given_to(plan)
     executable = EmulatedExecutable(plan, kernels)
     got = executable(*arguments)
@@ -141,6 +144,34 @@ def test_short_rows_stay_as_they_are():
         parsed = hlo2graph.parse(text)
         assert split_sorts(parsed) is parsed
         assert split_tops(parsed) is parsed
+
+
+def test_short_sorts_by_value_get_an_order():
+    text = pairs("3,200", 1, "f32", comparator("f32", "LT"))
+    made = rewritten(hlo2graph.parse(text), split_sorts)
+    (sort,) = [i for i in made.entry.instructions if i.opcode == "sort"]
+    assert sort.attrs["to_apply"] == "before.total"
+    plan = hlo2graph.plan(text, target="sm_90")
+    assert any("merge_sort_window" in k.text for k in kernels_of(plan).values())
+    plan = hlo2graph.plan(text, target="sm_90", fuse="none")
+    assert not any("merge_sort_window" in k.text for k in kernels_of(plan).values())
+
+
+JAX = """before {
+  a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
+  none = f32[] constant(nan) zero = f32[] constant(0)
+  na = pred[] compare(a, a), direction=NE za = pred[] compare(a, zero), direction=EQ
+  sa = f32[] select(za, zero, a) ka = f32[] select(na, none, sa)
+  nb = pred[] compare(b, b), direction=NE zb = pred[] compare(b, zero), direction=EQ
+  sb = f32[] select(zb, zero, b) kb = f32[] select(nb, none, sb)
+  ROOT r = pred[] compare(ka, kb), direction=LT, type=TOTALORDER }"""
+
+
+def test_comparators_that_give_every_number_a_place_stay():
+    for length in (200, 5000):
+        made = split_sorts(hlo2graph.parse(pairs(f"3,{length}", 1, "f32", JAX)))
+        used = {i.attrs["to_apply"] for i in made.entry.instructions if "to_apply" in i.attrs}
+        assert used == {"before"}
 
 
 CALL = (

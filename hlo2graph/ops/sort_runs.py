@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hlo2graph.hlo import AnyShape, Attribute, Instruction
+from hlo2graph.hlo import AnyShape, Attribute, Computation, Instruction, Shape
 from hlo2graph.hlo.attributes import Raw
 from hlo2graph.ops.custom_target import json_config
-from hlo2graph.ops.expect import host_arrays, require
+from hlo2graph.ops.expect import host_arrays, in_total_order, require
 from hlo2graph.ops.reduction import as_result
 from hlo2graph.ops.sorting import SORT, sorted_arrays
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue
@@ -74,6 +74,24 @@ def too_wide(shape: AnyShape) -> bool:
     """Not even the smallest window of such arrays fits into shared memory."""
     each = sum(leaf.dtype.size for leaf in shape.leaves())
     return FEWEST * (each + ORDER_BYTES) > SHARED_BYTES
+
+
+def orders_all(computations: Computations, name: str) -> bool:
+    """Tell whether a comparator orders no floats by value, which leaves NaNs without a place."""
+    comparator = computations[name]
+    return not any(
+        orders_by_value(comparator, instr) or any(True for _ in instr.called())
+        for instr in comparator.instructions
+    )
+
+
+def orders_by_value(comparator: Computation, instr: Instruction) -> bool:
+    """Tell whether an instruction of a comparator tells which of two floats is less, by value."""
+    if instr.opcode != "compare" or instr.attrs.get("direction") in ("EQ", "NE"):
+        return False
+    shape = comparator[instr.operands[0]].shape
+    assert isinstance(shape, Shape)
+    return shape.dtype.is_float and not in_total_order(instr, shape.dtype)
 
 
 def why_not_runs(instr: Instruction) -> str | None:

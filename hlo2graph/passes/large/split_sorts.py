@@ -4,6 +4,7 @@ In and out: a Module of the same meaning. Windows of a row, as many elements as 
 sorted first; then neighbouring runs are merged until one is left. So that every block finds the
 same place for an element, the comparator must order all that it is given: where it compares floats
 by value, NaNs are made one number above all others. Without that HLO leaves open where they go.
+Short sorts are given such comparators too: a block has a faster way for these.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from hlo2graph.hlo import (
     Shape,
     TupleShape,
 )
-from hlo2graph.ops.expect import in_total_order, integers
-from hlo2graph.ops.sort_runs import Runs, too_wide, window_for
+from hlo2graph.ops.expect import integers
+from hlo2graph.ops.sort_runs import Runs, orders_all, orders_by_value, too_wide, window_for
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
@@ -37,8 +38,15 @@ def split_sorts(module: Module) -> Module:
 
     def rewrite(draft: Draft) -> Computation:
         for instr in [i for i in draft.instructions.values() if i.opcode == "sort"]:
+            comparator = str(instr.attrs["to_apply"])
+            if not _is_known(draft, instr) or not orders.may_write(comparator):
+                continue
+            total = orders.total(comparator)
             if _is_long(draft, instr):
-                _split(draft, instr, orders.total(str(instr.attrs["to_apply"])))
+                _split(draft, instr, total)
+            elif total != comparator:
+                attrs = {**instr.attrs, "to_apply": total}
+                draft.become(instr.name, replace(instr, attrs=attrs))
         return draft.done()
 
     made = redraft(module, "sort", rewrite)
@@ -47,13 +55,16 @@ def split_sorts(module: Module) -> Module:
     return replace(made, computations=orders.made | dict(made.computations))
 
 
+def _is_known(draft: Draft, instr: Instruction) -> bool:
+    settled = all(is_settled(draft.shape(o)) for o in instr.operands)
+    some = draft.shape(instr.operands[0]).elements
+    return bool(some) and settled and draft.is_pure(instr) and not too_wide(instr.shape)
+
+
 def _is_long(draft: Draft, instr: Instruction) -> bool:
     (along,) = integers(instr, "dimensions")
-    first = draft.shape(instr.operands[0])
-    if not first.elements or not draft.is_pure(instr) or too_wide(instr.shape):
-        return False
-    settled = all(is_settled(draft.shape(o)) for o in instr.operands)
-    return settled and first.dims[along] > window_for(instr.shape, first.dims[along])
+    length = draft.shape(instr.operands[0]).dims[along]
+    return length > window_for(instr.shape, length)
 
 
 def _split(draft: Draft, instr: Instruction, comparator: str) -> None:
@@ -99,7 +110,7 @@ class _Orders:
         """Return the name of a comparator like `name`."""
         if name not in self._found:
             computation = self._computations[name]
-            if any(self._by_value(computation, i) for i in computation.instructions):
+            if not orders_all(self._computations, name):
                 fresh = self._names.fresh(f"{name}.total")
                 self.made[fresh] = self._written(computation, fresh)
                 self._found[name] = fresh
@@ -107,18 +118,16 @@ class _Orders:
                 self._found[name] = name
         return self._found[name]
 
-    def _by_value(self, computation: Computation, instr: Instruction) -> bool:
-        if instr.opcode != "compare":
-            return False
-        dtype = _scalar(computation, instr.operands[0]).dtype
-        return dtype.is_float and not in_total_order(instr, dtype)
+    def may_write(self, name: str) -> bool:
+        """Tell whether a comparator calls nothing that would have to be written too."""
+        return not any(True for i in self._computations[name].instructions for _ in i.called())
 
     def _written(self, computation: Computation, name: str) -> Computation:
         """Return the comparator with each comparison by value as one in total order."""
         names = Names(i.name for i in computation.instructions)
         lines: list[Instruction] = []
         for instr in computation.instructions:
-            if self._by_value(computation, instr):
+            if orders_by_value(computation, instr):
                 shape = _scalar(computation, instr.operands[0])
                 keys = tuple(_key(o, shape, names, lines) for o in instr.operands)
                 attrs = {**instr.attrs, "type": "TOTALORDER"}

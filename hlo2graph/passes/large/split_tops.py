@@ -21,7 +21,7 @@ from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
 LONG = 4 * WIDEST  # elements of a row that a block looks through in about a launch's time
-PARTS = 256  # of all rows together, so that all of a device's multiprocessors have some
+PARTS = 1024  # of all rows together, so that a device's multiprocessors have several
 MOST_KEPT = WIDEST // 2  # of k, that a block keeps at hand
 GAIN = 4  # times fewer candidates than elements, at least
 _TARGETS = frozenset({"TopK", "__gpu$TopK"})

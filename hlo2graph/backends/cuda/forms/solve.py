@@ -16,7 +16,9 @@ from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.linalg import largest_block
 
 THREADS = 128
+FACTOR_THREADS = 256
 RIGHT_SIDES = 64  # that a block solves for, with one triangle
+TEAMS = 4  # threads for each of them
 
 
 def cholesky_kernel(form: Form) -> KernelSource:
@@ -40,7 +42,7 @@ def _small_cholesky(form: Form) -> KernelSource:
     lower, size = bool(form.instr.attrs.get("lower", False)), shape.dims[-1]
     kind = compute_type(shape.dtype)
     batch = emit.split(emit.integer(emit.block_index), shape.dims[:-2])
-    every = f"for (int at = threadIdx.x; at < {size * size}; at += {THREADS})"
+    every = f"for (int at = threadIdx.x; at < {size * size}; at += {FACTOR_THREADS})"
 
     def turned(value: Expr) -> Expr:
         return value if lower else f"hlo::conj({value})"
@@ -51,7 +53,7 @@ def _small_cholesky(form: Form) -> KernelSource:
         row, column = (one, other) if lower else (other, one)
         given = emit.leaf(form.instr.operands[0], 0, (*batch, one, other))
         emit.line(f"a[{row}][{column}] = {turned(given)};")
-    emit.line(f"const int bad = hlo::factor_block<{size}, {THREADS}>(a);")
+    emit.line(f"const int bad = hlo::factor_block<{size}, {FACTOR_THREADS}>(a);")
     emit.line(f"const {kind} none = hlo::convert<hlo::{shape.dtype}>(hlo::nan_like(0.0f));")
     emit.line("__syncthreads();")
     with emit.block(every):
@@ -60,7 +62,7 @@ def _small_cholesky(form: Form) -> KernelSource:
         held = f"{column} <= {row} ? {turned(f'a[{row}][{column}]')} : {kind}{{}}"
         value = stored(shape.dtype, f"bad ? none : {held}")
         emit.line(f"r0[{emit.offset(shape, (*batch, one, other))}] = {value};")
-    return form.source(emit, prod(shape.dims[:-2]), THREADS)
+    return form.source(emit, prod(shape.dims[:-2]), FACTOR_THREADS)
 
 
 def _large_cholesky(form: Form) -> KernelSource:
@@ -141,7 +143,7 @@ def _small_solve(system: _System) -> KernelSource:
     form, emit, size, shape = system.form, system.emit, system.size, system.result
     kind = compute_type(shape.dtype)
     columns = RIGHT_SIDES // 2 if shape.dtype.size > 8 else RIGHT_SIDES
-    pieces = -(-system.columns // columns)
+    pieces, threads = -(-system.columns // columns), columns * TEAMS
     *batch, piece = emit.split(emit.integer(emit.block_index), (*system.batch_dims, pieces))
 
     def row_of(at: Expr) -> Expr:
@@ -149,24 +151,26 @@ def _small_solve(system: _System) -> KernelSource:
 
     emit.line(f"__shared__ {kind} a[{size}][{size + 1}];")
     emit.line(f"__shared__ {kind} x[{size}][{columns}];")
-    with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {columns})"):
+    with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {threads})"):
         row, step = emit.split("at", (size, size))
         with emit.block(f"if ({step} <= {row})"):
             emit.line(f"a[{row}][{step}] = {system.matrix(batch, row_of(row), row_of(step))};")
+    emit.line(f"const int mine = threadIdx.x % {columns}, team = threadIdx.x / {columns};")
+    last = system.columns - 1
+    column = emit.integer(f"{piece} * {columns} + mine")
+    inside = emit.integer(f"{column} < {last} ? {column} : {last}")
+    every = f"for (int k = team; k < {size}; k += {TEAMS})"
+    emit.line("#pragma unroll 4")
+    with emit.block(every):
+        place = system.place(batch, row_of("k"), inside)
+        emit.line(f"x[k][mine] = {emit.leaf(form.instr.operands[1], 0, place)};")
     emit.line("__syncthreads();")
-    column = emit.integer(f"{piece} * {columns} + threadIdx.x")
-    with emit.block(f"if ({column} < {system.columns})"):
-        with emit.block(f"for (int k = 0; k < {size}; ++k)"):
-            place = system.place(batch, row_of("k"), column)
-            value = emit.leaf(form.instr.operands[1], 0, place)
-            emit.line(f"x[k][threadIdx.x] = {value};")
-        unit = "true" if system.unit else "false"
-        emit.line(f"hlo::substitute<{size}, {columns}, {unit}>(a, x);")
-        with emit.block(f"for (int k = 0; k < {size}; ++k)"):
-            place = system.place(batch, row_of("k"), column)
-            value = stored(shape.dtype, "x[k][threadIdx.x]")
-            emit.line(f"r0[{emit.offset(shape, place)}] = {value};")
-    return form.source(emit, prod(system.batch_dims) * pieces, columns)
+    unit = "true" if system.unit else "false"
+    emit.line(f"hlo::substitute<{size}, {columns}, {TEAMS}, {unit}>(a, x);")
+    with emit.block(f"if ({column} < {system.columns})"), emit.block(every):
+        place = system.place(batch, row_of("k"), column)
+        emit.line(f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, 'x[k][mine]')};")
+    return form.source(emit, prod(system.batch_dims) * pieces, threads)
 
 
 def _large_solve(system: _System) -> KernelSource:

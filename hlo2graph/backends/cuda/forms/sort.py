@@ -1,9 +1,12 @@
-"""The sort form: one block a row, by a network that keeps any comparator's result a permutation.
+"""The sort form: one block a row.
 
-A window of elements lies in shared memory, with an array of their order beside it; equal elements
-keep their places by comparing these too, so the sort is stable. A row longer than a window is cut
-into tiles of half a window. Sorted tiles meet their left and right neighbours in turn and keep the
-lower and the upper half, as many times as there are tiles: all in place, with no scratch memory.
+A window of elements lies in shared memory, with an array of their order beside it. Runs are merged
+where the comparator orders all numbers; where it may have no place for NaNs, a network keeps the
+result a permutation: equal elements keep their places by comparing these too, so it is stable.
+
+A row longer than a window is cut into tiles of half a window. Sorted tiles meet their left and
+right neighbours in turn and keep the lower and the upper half, as many times as there are tiles:
+all in place, with no scratch memory.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import integers
-from hlo2graph.ops.sort_runs import window_for
+from hlo2graph.ops.sort_runs import orders_all, window_for
 
 
 def threads_for(window: int) -> int:
@@ -89,7 +92,9 @@ class Window:
         """Load, sort and store a window of operands."""
         self.count(end)
         self.each(self.load_operands)
-        self.emit.line(f"hlo::sort_window<{self.window}, {self.threads}>(order, count, before);")
+        region = str(self.form.instr.attrs["to_apply"])
+        way = "merge_sort_window" if orders_all(self.form.computations, region) else "sort_window"
+        self.emit.line(f"hlo::{way}<{self.window}, {self.threads}>(order, count, before);")
         self.each(self.store)
 
     def _comparator(self) -> None:

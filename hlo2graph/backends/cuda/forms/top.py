@@ -98,7 +98,7 @@ def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> 
             emit.line(f"values[held + slot] = {stored(shape.dtype, value)};")
             emit.line(f"places[held + slot] = {place};")
         emit.line("__syncthreads();")
-        emit.line(f"hlo::sort_window<{window}, {threads}>(order, held + fresh, before);")
+        emit.line(f"hlo::merge_sort_window<{window}, {threads}>(order, held + fresh, before);")
         emit.line(f"held = held + fresh < {half} ? held + fresh : {half};")
         _move(emit, threads, ("kept[slot]", "values[order[slot]]"))
         _move(emit, threads, ("values[slot]", "kept[slot]"))
