@@ -162,21 +162,23 @@ class Instance:
         """Enqueue a run over its own memory."""
         self._enter(self.stream)
         with self.turn():
-            held = self.graph.placement
-            self.graph.move(self._router.home)
             self.graph.launch()
-            if held is not None:  # the strategy finds it where it left it
-                self.graph.move(held)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Let nobody else call while something is enqueued on our stream, nor drop our graphs.
 
-        Nor does another executable use a shared arena.
+        Nor does another executable use a shared arena. The graph runs over its own memory meanwhile.
         """
         share = self._loaded.share
         with self.lock, nullcontext() if share is None else share.turn(self.stream):
-            yield
+            held = self.graph.placement
+            self.graph.move(self._router.home)
+            try:
+                yield
+            finally:
+                if held is not None:  # its strategy finds it where it left it
+                    self.graph.move(held)
 
     def fill(
         self,
