@@ -168,7 +168,7 @@ class Instance:
     def turn(self) -> Iterator[None]:
         """Let nobody else call while something is enqueued on our stream, nor drop our graphs.
 
-        Nor does another executable use a shared arena. The graph runs over its own memory meanwhile.
+        Nor does another executable use a shared arena. The graph lies at home meanwhile.
         """
         share = self._loaded.share
         with self.lock, nullcontext() if share is None else share.turn(self.stream):
