@@ -139,6 +139,24 @@ def test_never_in_the_middle_of_a_call(several, budget):
     assert h2g.graph_memory().graphs == 0
 
 
+def test_who_calls_while_a_graph_is_dropped_waits(several):
+    _, (exe,) = several(1)
+    want, found = exe(X), []
+
+    def call():
+        exe.device.make_current()
+        found.append(exe(X))
+
+    with exe._first.holder.lock:  # as who drops it does
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join(0.05)
+        assert not found
+    thread.join()
+    assert same_bits(found[0], want)
+    assert len(exe.strategies) == 1, "an instance more would stay for good"
+
+
 def test_its_last_run_has_ended(several, budget, monkeypatch):
     driver, (a, b) = several(2)
     said = []

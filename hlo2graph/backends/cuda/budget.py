@@ -38,7 +38,10 @@ tick: Callable[[], int] = count(1).__next__
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose graphs some are: its calls hold `lock`, and `wait` waits until the last has run."""
+    """Whose graphs some are: who launches one holds `lock`; `wait` waits until the last has run.
+
+    Callers wait for a lock that is held to drop a graph: that is short.
+    """
 
     name: str
     lock: threading.Lock

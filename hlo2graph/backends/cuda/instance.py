@@ -58,7 +58,7 @@ class Instance:
         self._copier = Copier(loaded.move, device.multiprocessors)
         self._ran = Event()  # marks the last call where it was on another stream than our own
         wait = partial(_wait_for_runs, device, stream, self._ran)
-        self.holder = Holder(plan.name, self.lock, wait)
+        self.holder = Holder(plan.name, threading.Lock(), wait)
         build = partial(built, loaded.maker, self.memory.addresses, stream, holder=self.holder)
         home = self._router.home
         self.graph = build(home, timed)
@@ -108,11 +108,12 @@ class Instance:
     def run(self, call: Call, stream: Stream) -> Route:
         """Enqueue one call on `stream`; return where its arrays lie."""
         route = self._route(call.brought)
-        self._enter(stream)
-        try:
-            self._enqueue(route, call, stream)
-        finally:
-            self._leave(stream, call.owners)
+        with self.holder.lock:
+            self._enter(stream)
+            try:
+                self._enqueue(route, call, stream)
+            finally:
+                self._leave(stream, call.owners)
         if call.is_still and stream is self.stream:
             self._remember(call, route)
         return route
@@ -134,13 +135,14 @@ class Instance:
             owners = known.owners or [args[k] for k in known.kept]
             self._again = known, owners
         stream, route = self.stream, known.route
-        self._enter(stream)
-        try:
-            self._copier(route.before, stream)
-            self._launch(route.placement, stream)
-            self._copier(route.after, stream)
-        finally:
-            self._leave(stream, owners)
+        with self.holder.lock:
+            self._enter(stream)
+            try:
+                self._copier(route.before, stream)
+                self._launch(route.placement, stream)
+                self._copier(route.after, stream)
+            finally:
+                self._leave(stream, owners)
         return True
 
     def _remember(self, call: Call, route: Route) -> None:
@@ -160,8 +162,8 @@ class Instance:
 
     def run_home(self) -> None:
         """Enqueue a run over its own memory."""
-        self._enter(self.stream)
         with self.turn():
+            self._enter(self.stream)
             self.graph.launch()
 
     @contextmanager
@@ -171,7 +173,8 @@ class Instance:
         Nor does another executable use a shared arena. The graph lies at home meanwhile.
         """
         share = self._loaded.share
-        with self.lock, nullcontext() if share is None else share.turn(self.stream):
+        arena = nullcontext() if share is None else share.turn(self.stream)
+        with self.lock, self.holder.lock, arena:
             held = self.graph.placement
             self.graph.move(self._router.home)
             try:
