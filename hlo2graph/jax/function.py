@@ -13,7 +13,7 @@ import jax
 from jax._src.config import trace_context
 
 from hlo2graph.errors import BackendError, HloError, InputError
-from hlo2graph.jax.leaves import PLAIN, is_tracer, placed_on, types_of
+from hlo2graph.jax.leaves import PLAIN, devices_of, is_tracer, place_of, types_of
 from hlo2graph.jax.program import CompiledFunction, platform_for
 from hlo2graph.jax.static import Names, Positions, StaticArguments
 
@@ -90,11 +90,11 @@ class GraphFunction:
             leaves, tree = jax.tree.flatten((rest, named))
             if PLAIN.issuperset(map(type, leaves)):
                 avals = tuple([leaf.aval for leaf in leaves])
-                places = tuple([leaf.sharding for leaf in leaves])
             elif any(map(is_tracer, leaves)):
                 return self._jitted(*args, **kwargs)
             else:
-                avals, places = types_of(leaves), tuple(map(placed_on, leaves))
+                avals = types_of(leaves)
+            places = tuple(map(place_of, leaves))
         except TypeError:  # no argument for JAX either, which says more of it
             return self._jitted(*args, **kwargs)
         types = (tree, static, trace_context(), avals)
@@ -120,7 +120,7 @@ class GraphFunction:
 
     def _meet(self, types: Hashable, places: tuple[Any, ...], args: Any, kwargs: Any) -> _Call:
         """Find the program for arguments of a kind that was not met before."""
-        used = {device for place in places if place is not None for device in place.device_set}
+        used = {device for place in places for device in devices_of(place)}
         if len(used) > 1:
             self._say("its arguments are on several devices")
             return _Call(None, False)

@@ -37,9 +37,18 @@ def types_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([jax.typeof(leaf) for leaf in leaves])
 
 
-def placed_on(leaf: Any) -> Any:
-    """Return the sharding of an array of JAX's, keys included; None for what is on no device."""
-    return getattr(leaf, "sharding", None)
+def place_of(leaf: Any) -> Any:
+    """Return the device of an array of JAX's, keys included, or its sharding; None for others.
+
+    A device is much faster to look up than the sharding on it alone.
+    """
+    sharding = getattr(leaf, "sharding", None)
+    return getattr(sharding, "_device", sharding)
+
+
+def devices_of(place: Any) -> set[Any]:
+    """Return the devices of what `place_of` returned."""
+    return set() if place is None else getattr(place, "device_set", {place})
 
 
 def plain(leaf: Any, aval: Any, device: Any) -> Any:
