@@ -29,6 +29,7 @@ from hlo2graph.options import (
 )
 from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
+from hlo2graph.passes.expand_choleskys import expand_choleskys
 from hlo2graph.passes.expand_inner_products import expand_inner_products
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
@@ -65,10 +66,11 @@ if TYPE_CHECKING:
 Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
+EXPANSIONS: tuple[Pass, ...] = (settle_sizes, expand_scans, expand_sorts, expand_choleskys)
 PASSES: dict[str, tuple[Pass, ...]] = {
-    "none": (settle_sizes, expand_scans, expand_sorts),
+    "none": EXPANSIONS,
     "default": (
-        *(settle_sizes, expand_scans, expand_sorts, inline_calls, simplify, simplify_loops),
+        *(*EXPANSIONS, inline_calls, simplify, simplify_loops),
         *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
         *(own_inits, *SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
     ),

@@ -12,6 +12,7 @@ from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_cublas import CUBLAS
 from hlo2graph.ops.custom_cublas_f8 import CUBLAS_F8
 from hlo2graph.ops.custom_cudnn import CUDNN
+from hlo2graph.ops.custom_cusolver import CUSOLVER
 from hlo2graph.ops.custom_jax import JAX
 from hlo2graph.ops.custom_lapack import LAPACK
 from hlo2graph.ops.custom_sort import CUB
@@ -72,6 +73,7 @@ TARGETS = {
     **CUBLAS,
     **CUBLAS_F8,
     **CUDNN,
+    **CUSOLVER,
     **JAX,
     **LAPACK,
 }

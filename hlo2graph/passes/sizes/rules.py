@@ -65,12 +65,12 @@ CALLS: Mapping[str, Callable[[Body, Instruction, Sequence[Value], calls.Follow],
         }
     )
 )
-_ABOUT_SIZES = frozenset({"dynamic-reshape", "get-dimension-size", "set-dimension-size"})
+_ABOUT_SIZES = frozenset({"dynamic-reshape", "set-dimension-size"})
 CALLS_ABOUT_SIZES = frozenset({"PadToStatic", "SliceToDynamic"})
 
 
 def is_about_sizes(instr: Instruction) -> bool:
-    """Tell whether an instruction reads or gives sizes, whatever its operands have."""
+    """Tell whether an instruction gives sizes, or takes them away, whatever its operands have."""
     if instr.opcode == "custom-call":
         return target_of(instr) in CALLS_ABOUT_SIZES
     return instr.opcode in _ABOUT_SIZES
