@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -236,6 +238,29 @@ def test_what_cannot_run_runs_with_jax_and_says_so_once(f, reason):
     same(found(X + 1), X + 2)
     with pytest.raises(UnsupportedError, match=reason):
         hlo2graph.jax.compile(found, X)
+
+
+def test_arrays_on_several_devices_are_jaxs(monkeypatch):
+    several = SimpleNamespace(device_set={1, 2})
+    monkeypatch.setattr("hlo2graph.jax.function.place_of", lambda _: several)
+    f = jit(lambda x: x + 1)
+    with pytest.warns(UserWarning, match="its arguments are on several devices"):
+        same(f(X), X + 1)
+    assert not f._programs
+
+
+def test_arrays_on_another_device_are_brought(monkeypatch):
+    elsewhere = object()
+    monkeypatch.setattr("hlo2graph.jax.function.place_of", lambda _: elsewhere)
+    f = jit(lambda x: x + 1)
+    same(f(X), X + 1)
+    assert f._programs
+
+
+def test_without_jax_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ImportError, match="pip install 'hlo2graph"):
+        importlib.reload(hlo2graph.jax)
 
 
 def test_without_jit_it_runs_eagerly():
