@@ -9,6 +9,6 @@ is itself a graph, or some.
 
     policy.Policy.of(text)     what may be in a graph
     cut.Cutter.parts(sequence) regions and lone thunks, in the order in which they run
-    bind.scripted(...)         the same as steps: GraphStep is a region
+    bind.Cut.bind(binder)      the same as steps: GraphStep is a region
     graphs.PartialGraph        those steps instantiated, with the interface of one graph
 """
