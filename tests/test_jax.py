@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import warnings
 from functools import partial
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -241,7 +240,10 @@ def test_what_cannot_run_runs_with_jax_and_says_so_once(f, reason):
 
 
 def test_arrays_on_several_devices_are_jaxs(monkeypatch):
-    several = SimpleNamespace(device_set={1, 2})
+    class Several:
+        device_set = frozenset({1, 2})
+
+    several = Several()
     monkeypatch.setattr("hlo2graph.jax.function.place_of", lambda _: several)
     f = jit(lambda x: x + 1)
     with pytest.warns(UserWarning, match="its arguments are on several devices"):
