@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import Across, Order
-from hlo2graph.backends.cuda.forms.transpose_plan import Tile, tile_for
+from hlo2graph.backends.cuda.forms.transpose_plan import Tile, tiles_for
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import MOST_LINES, MOST_VALUES, most_alive
@@ -39,18 +39,16 @@ def turned_kernel(
     signature: Signature,
 ) -> KernelSource | None:
     """Return the kernel of a loop through tiles; None where they, or its text, get too large."""
-    emitter = ElementEmitter(computations, signature.index_type)
     cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
-    tile = tile_for(across, cuts, signature)
-    if tile is None:
-        return None
-    _Writer(across, tile, computation, emitter, cuts, signature.results).write()
-    lines = emitter.needed_lines()
-    if len(lines) > MOST_LINES or most_alive(lines) > MOST_VALUES:
-        return None
-    text = signature.declare(lines, tile.threads, wide=True)
-    blocks = blocks_for(tile.batches * tile.columns * tile.rows, 1)
-    return KernelSource(signature.name, text, blocks, tile.threads)
+    for tile in tiles_for(across, cuts, signature):
+        emitter = ElementEmitter(computations, signature.index_type)
+        _Writer(across, tile, computation, emitter, cuts, signature.results).write()
+        lines = emitter.needed_lines()
+        if len(lines) <= MOST_LINES and most_alive(lines) <= MOST_VALUES:
+            text = signature.declare(lines, tile.threads, wide=True)
+            blocks = blocks_for(tile.batches * tile.columns * tile.rows, 1)
+            return KernelSource(signature.name, text, blocks, tile.threads)
+    return None
 
 
 @dataclass(slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from hlo2graph.backends.cuda.forms.grain import Across
 from hlo2graph.backends.cuda.source import SHARED_BYTES, Signature
-from hlo2graph.backends.cuda.widen import MOST_VALUES
 from hlo2graph.hlo import Shape
 
 SIDE = 32  # squares along the side of small tiles
@@ -19,7 +19,7 @@ SECTOR = 32  # bytes that memory takes at once
 STRIP = 32  # tiles side by side, at most
 WORDS = (8, 4)  # bytes that a thread may access at once
 LARGEST = 4  # elements along a square's side
-THREADS = 256, 512
+THREADS = 256, 512  # of a block; more where each would have too many values at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,9 @@ class Tile:
     along: int  # squares along the result's minor dimensions, of all
     across: int  # and along the cuts'
     batches: int
-    cuts: int
     bytes_each: int  # in shared memory, of an element of all cuts
     sector: int  # squares in one of the results, or 1 where their rows begin at one
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block: more where each would else have too many elements at once."""
-        few, many = THREADS
-        return few if self.values_each(few) <= MOST_VALUES else many
-
-    def values_each(self, threads: int) -> int:
-        """Return how many elements each of so many threads reads at once."""
-        return -(-self.held * self.high // threads) * self.square**2 * self.cuts
+    threads: int
 
     @property
     def spare(self) -> int:
@@ -109,8 +99,8 @@ class Tile:
         return -(-(self.along + self.sector - 1) // self.wide)
 
 
-def tile_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Tile | None:
-    """Return the largest tile that fits and is mostly filled, or a small one; None if none fits."""
+def tiles_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Iterator[Tile]:
+    """Yield the tiles that fit and are mostly filled, the largest first, with few threads first."""
     results = signature.results
     dims, bytes_each = results[0].dims, sum(cut.dtype.size for cut in cuts)
     written = max(s.dtype.size for s in results)
@@ -123,16 +113,13 @@ def tile_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Tile 
             continue
         sector = max(1, SECTOR // (square * written))
         sector = sector if along // square % sector else 1
-        counts = along // square, across // square, batches, len(cuts)
-        for wide, high in dict.fromkeys((_sides(square * widest), (SIDE, SIDE))):
-            tile = Tile(wide, high, square, *counts, bytes_each, sector)
+        counts = along // square, across // square, batches
+        sides = dict.fromkeys((_sides(square * widest), (SIDE, SIDE)))
+        for (wide, high), threads in product(sides, THREADS):
+            tile = Tile(wide, high, square, *counts, bytes_each, sector, threads)
             is_small = (wide, high) == (SIDE, SIDE) and square <= squares[-1]
-            fits = (
-                tile.shared_bytes <= SHARED_BYTES and tile.values_each(max(THREADS)) <= MOST_VALUES
-            )
-            if fits and (is_small or tile.is_filled):
-                return tile
-    return None
+            if (is_small or tile.is_filled) and tile.shared_bytes <= SHARED_BYTES:
+                yield tile
 
 
 def _sides(word: int) -> tuple[int, int]:
