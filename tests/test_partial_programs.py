@@ -7,14 +7,16 @@ from random import Random
 import pytest
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.inspect.device_check import poisoned_run
 from hlo2graph.options import TEMPORARIES
 from tests.agreement import arguments_of
 from tests.fake_cuda import fake
+from tests.placements import PROGRAMS
 from tests.random_modules import random_module
-from tests.test_cuda_samples import RUNNING
+from tests.test_cuda_samples import RUNNING, SAMPLES
 
 __all__ = ["fake"]  # a fixture
 
@@ -58,3 +60,14 @@ def test_random_programs(fake, seed):
             temporaries=rng.choice(TEMPORARIES),
         )
         agrees(exe, args)
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.thunks")), ids=lambda p: p.stem)
+def test_thunk_sequences(fake, path):
+    """Their results may lie among temporaries, and those of branches elsewhere than they should."""
+    found, _ = fake(PROGRAMS["diamond"])
+    plan = h2g.plan(path.read_text())
+    found.load(plan)
+    for k, capture in enumerate((*POLICIES, "all")):
+        exe = CudaExecutable(plan, capture=f"{capture},min:1", temporaries=TEMPORARIES[k % 3])
+        agrees(exe, random_inputs(plan.inputs, k))
