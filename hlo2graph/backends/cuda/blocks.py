@@ -7,7 +7,6 @@ event of the whole context marks that, and who gets the memory next waits for th
 
 from __future__ import annotations
 
-from collections import deque
 from ctypes import c_uint, c_void_p
 from typing import Any
 
@@ -50,7 +49,7 @@ class Blocks:
     def __init__(self, device: Device, stream: Stream) -> None:
         self._context = call(cuda.cuCtxGetCurrent)
         self._stream = stream
-        self._unused: dict[int, deque[tuple[DeviceMemory, Mark]]] = {}
+        self._unused: dict[int, list[tuple[DeviceMemory, Mark]]] = {}
         self._room = device.memory_bytes // KEPT
         self._now = Mark(self._context, stream)
 
@@ -61,9 +60,9 @@ class Blocks:
             BackendError: there is no memory left; the message begins with `doing`.
         """
         size = -(-max(size, 1) // GRAIN) * GRAIN
-        unused = self._unused.setdefault(size, deque())
+        unused = self._unused.setdefault(size, [])
         try:
-            memory, mark = unused.popleft()
+            memory, mark = unused.pop()  # the last, so that results come to the same few places
         except IndexError:
             return Block(self, DeviceMemory(size, doing), Mark(self._context, self._stream))
         self._room += size
