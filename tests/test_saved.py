@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -514,6 +515,32 @@ def test_why_is_that_of_the_plan_in_the_file(cli, tmp_path, path):
     assert cli("plan", path, "--why", "--fuse", "none")[0] == 2
     h2g.save(h2g.plan(DIAMOND, target="sm_90", fuse="none"), path, module=h2g.parse(DIAMOND))
     assert cli("plan", path, "--why")[1].startswith("Nothing is fused")
+
+
+def test_compiles_for_the_gpu_that_is_here(cli, tmp_path, path, monkeypatch):
+    source = tmp_path / "model.hlo"
+    source.write_text(DIAMOND)
+    monkeypatch.setattr("hlo2graph.pipeline.machine_for", lambda _: "sm_90")
+    here = SimpleNamespace(arch="sm_100")
+    monkeypatch.setattr("hlo2graph.backends.cuda.driver.open_device", lambda: here)
+    for flags, arches in (
+        ([], "sm_100"),
+        (["--target", "auto"], "sm_100"),
+        (["--target", "sm_90"], "sm_90"),
+        (["--arch", "sm_90,sm_103"], "sm_90, sm_103"),
+    ):
+        code, out, _ = cli("compile", source, "-o", path, *flags)
+        assert code == 0
+        assert out.endswith(f"for sm_90, kernels for {arches}\n")
+
+
+def test_compiling_a_compiled_file_keeps_its_choices(cli, tmp_path, path):
+    h2g.save(h2g.plan(LOOP, target="sm_90"), path, pointers="cache", unroll_loops="7")
+    again = tmp_path / "again.h2g"
+    code, out, _ = cli("compile", path, "-o", again, "--arch", "sm_103", "--pointers", "table")
+    assert (code, out.endswith("kernels for sm_103\n")) == (0, True)
+    choices = read_saved(again.read_bytes(), "again").choices
+    assert (choices.pointers, choices.unroll_loops) == ("table", "7")
 
 
 def test_elided_values_are_kept(cli, tmp_path, path):

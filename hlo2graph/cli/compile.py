@@ -15,6 +15,7 @@ from hlo2graph.cli.progress import progress
 from hlo2graph.cli.run_options import (
     capture_option,
     elided_option,
+    given_choices,
     matmul_precision_option,
     pointers_option,
     temporaries_option,
@@ -52,7 +53,7 @@ def _arches(_: click.Context, __: click.Parameter, text: str | None) -> tuple[st
     "arches",
     metavar="sm_NN,...",
     callback=_arches,
-    help="The GPUs that kernels are compiled for.  [default: the target]",
+    help="The GPUs that kernels are compiled for.  [default: the one here, or the target]",
 )
 @planning_options
 @matmul_precision_option
@@ -87,24 +88,26 @@ def command(
     """
     from hlo2graph.backends.cuda.choices import Choices
     from hlo2graph.backends.elided import fill_elided
-    from hlo2graph.saved.choices import checked
+    from hlo2graph.saved.choices import checked, options_of
     from hlo2graph.saved.writing import save
 
     if output == "-":
         raise click.UsageError("a .h2g file is no text; give --output a name")
-    checked(replace(Choices(), **choices))
+    chosen = checked(replace(Choices(), **choices))
     part = _only(modules_in(read_file(file)))
+    if part.saved is not None:
+        chosen = replace(part.saved.choices, **given_choices(choices))
     with progress("planning"):
         module = module_of(part)
         plan = fill_elided(plan_of(part, module, **_with_target(part, planning)), elided)
-    wanted = _checked(plan, arches)
+    wanted = _checked(plan, arches or _arch_here(part, planning))
     with progress("compiling"):
         save(
             plan,
             output,
             module=None if elided else module,
             arches=wanted,
-            **choices,
+            **options_of(chosen),
         )
     click.echo(_summary(output, plan, wanted))
 
@@ -121,6 +124,20 @@ def _with_target(part: Input, planning: PlanOptions) -> PlanOptions:
     from hlo2graph.pipeline import machine_for
 
     return planning if is_planned(part) else {"target": machine_for("auto"), **planning}
+
+
+def _arch_here(part: Input, planning: PlanOptions) -> tuple[str, ...]:
+    """Return the GPU that is here, where the program is to be compiled for what is here."""
+    from hlo2graph.cli.programs import is_planned
+    from hlo2graph.pipeline import machine_for
+
+    if is_planned(part) or planning.get("target", "auto") != "auto":
+        return ()
+    if machine_for("auto") == "host":
+        return ()
+    from hlo2graph.backends.cuda.driver import open_device
+
+    return (open_device().arch,)
 
 
 def _checked(plan: Plan, arches: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,13 +10,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
-from click.core import ParameterSource
 
 from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file
 from hlo2graph.cli.options import dump_option, file_argument, json_option, planning_options
 from hlo2graph.cli.programs import is_planned, module_of, plan_of
 from hlo2graph.cli.progress import Progress, progress
-from hlo2graph.cli.run_options import RunOptions, run_options
+from hlo2graph.cli.run_options import RunOptions, given_choices, run_options
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
@@ -171,12 +170,7 @@ def _compiled(
 
 def _loaded(saved: Saved, options: RunOptions) -> HostExecutable | CudaExecutable:
     """Return what runs a .h2g file; flags that were given count for more than those it has."""
-    from hlo2graph.backends.cuda.choices import CudaOptions
-
-    asked = click.get_current_context().get_parameter_source
-    named = [name for name in options if name in CudaOptions.__annotations__]
-    given = {n: options[n] for n in named if asked(n) is not ParameterSource.DEFAULT}  # type: ignore[literal-required]
-    return saved.load(options["backend"], elided=options["elided"], **CudaOptions(**given))  # type: ignore[typeddict-item]
+    return saved.load(options["backend"], elided=options["elided"], **given_choices(options))
 
 
 def _arguments(plan: Plan, options: RunOptions, part: Input) -> tuple[list[Array], bool]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypedDict, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from hlo2graph.cli import units
 from hlo2graph.options import (
@@ -16,6 +17,9 @@ from hlo2graph.options import (
     TEMPORARIES,
     PlanOptions,
 )
+
+if TYPE_CHECKING:
+    from hlo2graph.backends.cuda.choices import CudaOptions
 
 MOST_THREADS = 1024  # more than that the system may refuse, and no program is as wide
 F = TypeVar("F", bound=Callable[..., Any])
@@ -210,6 +214,16 @@ _OPTIONS = (
         help="Exit with 1 where the graph takes over X times as long as the serial order.",
     ),
 )
+
+
+def given_choices(options: Mapping[str, Any]) -> CudaOptions:
+    """Return the choices about a GPU that the command line gave, defaults left out."""
+    from hlo2graph.backends.cuda.choices import CudaOptions
+
+    source = click.get_current_context().get_parameter_source
+    given = {n for n in options if source(n) is not ParameterSource.DEFAULT}
+    named = given & set(CudaOptions.__annotations__)
+    return cast(CudaOptions, {name: options[name] for name in named})
 
 
 def run_options(command: F) -> F:
