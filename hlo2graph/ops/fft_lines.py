@@ -42,3 +42,8 @@ def fits_block(instr: Instruction, dtype: DType) -> bool:
 def fits(length: int, element_bytes: int) -> bool:
     """Tell whether a block can transform a line of `length` complex numbers."""
     return length * element_bytes <= LONGEST_BYTES and radices(length) is not None
+
+
+def turns_of(length: int) -> int:
+    """Return how many turns a block's tables have (Turns in include/fft.cuh)."""
+    return length + 1 if length <= 256 else 64 + -(-length // 64)

@@ -12,14 +12,14 @@ from typing import Any
 
 from hlo2graph.hlo import AnyShape, Attribute, Computation, Instruction, Shape
 from hlo2graph.hlo.attributes import Raw
-from hlo2graph.ops.custom_target import json_config
+from hlo2graph.ops.custom_target import json_config, target_of
 from hlo2graph.ops.expect import host_arrays, in_total_order, require
 from hlo2graph.ops.reduction import as_result
 from hlo2graph.ops.sorting import SORT, sorted_arrays
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue
 
 SORT_RUNS = "hlo2graph$sort_runs"
-WIDEST = 2048  # elements of a window in shared memory
+WIDEST = 4096  # elements of a window in shared memory
 SHARED_BYTES = 40 * 1024
 ORDER_BYTES = 2  # of an element's place in a window
 FEWEST = 64
@@ -55,6 +55,14 @@ def runs_of(instr: Instruction) -> Runs | None:
     first = runs.sorted == 1 and 2 <= runs.length <= WIDEST
     power = runs.length & (runs.length - 1) == 0
     return runs if (doubles or first) and power else None
+
+
+def begins_a_sort(instr: Instruction) -> bool:
+    """Tell whether an instruction is a first step, which looks at each element once."""
+    if instr.opcode != "custom-call" or target_of(instr) != SORT_RUNS:
+        return False
+    runs = runs_of(instr)
+    return runs is not None and runs.sorted == 1
 
 
 def window_size(length: int, bytes_each: int) -> int:

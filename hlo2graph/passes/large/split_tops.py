@@ -14,15 +14,15 @@ from math import prod
 from hlo2graph.hlo import DTYPES, Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_target import target_of
-from hlo2graph.ops.sort_runs import WIDEST
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays, resized
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
-LONG = 4 * WIDEST  # elements of a row that a block looks through in about a launch's time
+LONG = 8192  # elements of a row that a block looks through in about a launch's time
 PARTS = 1024  # of all rows together, so that a device's multiprocessors have several
-MOST_KEPT = WIDEST // 2  # of k, that a block keeps at hand
+MOST_KEPT = 1024  # of k, that a block keeps at hand
+FEWEST = 2048  # elements of a part
 GAIN = 4  # times fewer candidates than elements, at least
 _TARGETS = frozenset({"TopK", "__gpu$TopK"})
 
@@ -59,7 +59,7 @@ def _split(draft: Draft, instr: Instruction, regions: _Regions) -> None:
     if k > MOST_KEPT:
         parts = _by_sort(to, source, k, regions.named(source, largest=largest))
     else:
-        count = min(PARTS // prod(source.dims[:-1]), length // max(WIDEST, GAIN * k))
+        count = min(PARTS // prod(source.dims[:-1]), length // max(FEWEST, GAIN * k))
         if count < 2:
             return
         parts = _by_parts(to, source, k, count, largest=largest)

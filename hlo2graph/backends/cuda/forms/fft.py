@@ -17,7 +17,7 @@ from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import DTYPES, DType, Shape
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import integers, written
-from hlo2graph.ops.fft_lines import fits_block, points, radices
+from hlo2graph.ops.fft_lines import fits_block, points, radices, turns_of
 
 THREADS = 128  # of a block, at least, where there are lines enough
 MOST_THREADS = 512
@@ -81,14 +81,17 @@ class _Writer:
         else:
             self._storer("line")
         sign = -1 if self.kind in _FORWARDS else 1
+        table = f"hlo::Turns<{self.type}, {self.points}, {sign}>"
+        emit.line(f"auto& turns = *({table}*)(shared + {self.lines * self.pitch});")
         numbers = [sign, self.points, self.lanes, threads, *self.radices]
-        emit.line(f"hlo::fft_line<{', '.join(map(str, numbers))}>(mine, lane, load, store);")
+        line = f"hlo::fft_line<{', '.join(map(str, numbers))}>"
+        emit.line(f"{line}(turns, mine, lane, load, store);")
         if through:
             emit.line("__syncthreads();")
             self._copy_out(threads)
         blocks = -(-self.count // self.lines)
         source = self.form.source(emit, blocks, threads)
-        held = self.lines * self.pitch * self.dtype.size
+        held = (self.lines * self.pitch + turns_of(self.points)) * self.dtype.size
         return KernelSource(source.name, source.text, source.grid, threads, held)
 
     @property

@@ -53,7 +53,8 @@ def _small_cholesky(form: Form) -> KernelSource:
         row, column = (one, other) if lower else (other, one)
         given = emit.leaf(form.instr.operands[0], 0, (*batch, one, other))
         emit.line(f"a[{row}][{column}] = {turned(given)};")
-    emit.line(f"const int bad = hlo::factor_block<{size}, {FACTOR_THREADS}>(a);")
+    emit.line(f"__shared__ {kind} column[2][{size}];")
+    emit.line(f"const int bad = hlo::factor_block<{size}, {FACTOR_THREADS}>(a, column);")
     emit.line(f"const {kind} none = hlo::convert<hlo::{shape.dtype}>(hlo::nan_like(0.0f));")
     emit.line("__syncthreads();")
     with emit.block(every):

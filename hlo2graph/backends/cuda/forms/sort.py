@@ -21,6 +21,8 @@ from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.sort_runs import orders_all, window_for
 
+AT_ONCE = 8  # elements that a thread loads together
+
 
 def threads_for(window: int) -> int:
     """Return one thread for two elements, whole warps."""
@@ -92,9 +94,13 @@ class Window:
         """Load, sort and store a window of operands."""
         self.count(end)
         self.each(self.load_operands)
-        region = str(self.form.instr.attrs["to_apply"])
-        way = "merge_sort_window" if orders_all(self.form.computations, region) else "sort_window"
-        self.emit.line(f"hlo::{way}<{self.window}, {self.threads}>(order, count, before);")
+        numbers = f"{self.window}, {self.threads}"
+        if orders_all(self.form.computations, str(self.form.instr.attrs["to_apply"])):
+            self.emit.line(f"__shared__ hlo::u16 spare[{self.window}];")
+            call = f"merge_sort_window<{numbers}>(order, spare, count, before)"
+        else:
+            call = f"sort_window<{numbers}>(order, count, before)"
+        self.emit.line(f"hlo::{call};")
         self.each(self.store)
 
     def _comparator(self) -> None:
@@ -116,6 +122,7 @@ class Window:
     def each(self, write: Callable[[Index], None], start: Expr = "first + slot") -> None:
         """Write a loop over the window's slots, and a barrier behind it."""
         head = f"for (int slot = threadIdx.x; slot < count; slot += {self.threads})"
+        self.emit.line(f"#pragma unroll {AT_ONCE}")
         with self.emit.block(head):
             write(self.place(self.emit.integer(start)))
         self.emit.line("__syncthreads();")

@@ -13,10 +13,11 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.sort import threads_for
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.sort_runs import WIDEST, window_size
+from hlo2graph.ops.sort_runs import window_size
 
 POSITION_BYTES = 4
 RANK_THREADS = 256
+WIDEST = 2048  # elements of a window, beside which there are the best so far
 FEW = 16  # best elements that are looked for one by one
 WARP = 32
 
@@ -31,7 +32,7 @@ def top_k_kernel(form: Form) -> KernelSource:
         return form.source(emit, max(1, rows), threads)
     if k > WIDEST // 2:
         return _by_rank(form, emit, k)
-    least = window_size(2 * k, shape.dtype.size + POSITION_BYTES)
+    least = min(WIDEST, window_size(2 * k, shape.dtype.size + POSITION_BYTES))
     window = max(least, min(512, window_size(shape.dims[-1], POSITION_BYTES)))
     threads = threads_for(window)
     _by_windows(form, emit, window, threads)
@@ -84,7 +85,7 @@ def _by_rounds(form: Form, emit: ElementEmitter, k: int, threads: int) -> None:
 def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> None:
     shape, k = form.shape(0), form.results[0].dims[-1]
     length, half = shape.dims[-1], window // 2
-    emit.line(f"__shared__ hlo::u16 order[{window}];")
+    emit.line(f"__shared__ hlo::u16 order[{window}], spare[{window}];")
     emit.line(f"__shared__ {storage_type(shape.dtype)} values[{window}], kept[{half}];")
     emit.line(f"__shared__ int places[{window}], kept_places[{half}];")
     row = emit.split(emit.integer(emit.block_index), shape.dims[:-1])
@@ -98,7 +99,9 @@ def _by_windows(form: Form, emit: ElementEmitter, window: int, threads: int) -> 
             emit.line(f"values[held + slot] = {stored(shape.dtype, value)};")
             emit.line(f"places[held + slot] = {place};")
         emit.line("__syncthreads();")
-        emit.line(f"hlo::merge_sort_window<{window}, {threads}>(order, held + fresh, before);")
+        emit.line(
+            f"hlo::merge_sort_window<{window}, {threads}>(order, spare, held + fresh, before);"
+        )
         emit.line(f"held = held + fresh < {half} ? held + fresh : {half};")
         _move(emit, threads, ("kept[slot]", "values[order[slot]]"))
         _move(emit, threads, ("values[slot]", "kept[slot]"))

@@ -8,13 +8,12 @@ namespace hlo {
 // Replace the lower triangle of a Hermitian matrix by its factor L, of L L^H. Returns, to all threads
 // of the block, the number of the first leading minor that is not positive definite, or 0.
 //
-// Each thread has every 16th column of every Down-th row in registers; column k, as it is when its
-// turn comes, is in shared memory while all take their share of it away.
+// Each thread has every 16th column of every down-th row in registers. Column k, as it is when its
+// turn comes, is in `column`, in shared memory too, while all take their share of it away.
 template <int Size, int Threads, class T>
-__device__ inline int factor_block(T (*a)[Size + 1]) {
+__device__ inline int factor_block(T (*a)[Size + 1], T (*column)[Size]) {
   constexpr int across = 16, down = Threads / across;
   constexpr int rows = (Size + down - 1) / down, columns = (Size + across - 1) / across;
-  __shared__ T column[2][Size];
   const int row = threadIdx.x / across, left = threadIdx.x % across;
   T mine[rows][columns];
   __syncthreads();

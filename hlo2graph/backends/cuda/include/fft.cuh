@@ -200,10 +200,11 @@ __device__ inline void fft_passes(
 }
 
 // Transform a block's lines: this thread is number `lane` of the `Lanes` of its line, whose place in
-// shared memory is `line`. load(i) gives its element i, store(i, x) takes that of the result.
+// shared memory is `line`. load(i) gives its element i, store(i, x) takes that of the result. The
+// table of turns is in shared memory too.
 template <int Sign, int N, int Lanes, int Threads, int... Radices, class C, class Load, class Store>
-__device__ inline void fft_line(C* line, int lane, const Load& load, const Store& store) {
-  __shared__ Turns<C, N, Sign> turns;
+__device__ inline void fft_line(
+    Turns<C, N, Sign>& turns, C* line, int lane, const Load& load, const Store& store) {
   turns.template fill<Threads>();
   fft_passes<Sign, N, Lanes, 1, Radices...>(line, lane, turns, load, store);
 }

@@ -113,11 +113,12 @@ __device__ inline void merge_parts(u16* order, int firsts, int count, const Befo
 }
 
 // Order the first `count` elements of a window as sort_window does, in fewer steps, where `before` is
-// an order: each thread sorts a few elements, and runs are merged until one is left.
+// an order: each thread sorts a few elements, and runs are merged until one is left. `spare` is as
+// large as the order.
 template <int Window, int Threads, class Before>
-__device__ inline void merge_sort_window(u16* order, int count, const Before& before) {
+__device__ inline void merge_sort_window(
+    u16* order, u16* spare, int count, const Before& before) {
   constexpr int each = Window > Threads ? Window / Threads : 1;
-  __shared__ u16 spare[Window];
   const int mine = threadIdx.x * each;
   u16 few[each];
 #pragma unroll
