@@ -35,9 +35,9 @@ class Place:
 
     __slots__ = ("export", "stream")
 
-    def __init__(self, export: dlpack.Export, stream: Stream) -> None:
+    def __init__(self, export: dlpack.Export) -> None:
         self.export = export
-        self.stream = stream  # what the result is made on
+        self.stream = 0  # the handle of what the result is made on
 
 
 _places: dict[int, Place] = {}  # by address, of all functions; of some the memory is gone
@@ -115,7 +115,7 @@ class DeviceCalls:
                 return None
             theirs.append(array)
             place = None
-        if not array.is_ready() and (place is None or place.stream is not self._stream):
+        if not array.is_ready() and (place is None or place.stream != int(self._stream)):
             exported(array, self._stream)
         return address
 
@@ -152,7 +152,7 @@ class DeviceCalls:
         place = known.get(block.address)
         if place is None:
             place = self._new_place(block.address, self._outputs[position], known)
-        place.stream = used
+        place.stream = int(used)
         _places[block.address] = place
         found = _jax.dlpack_managed_tensor_to_buffer(
             place.export.capsule(block), self._device, self._ready_on
@@ -169,7 +169,7 @@ class DeviceCalls:
         export = dlpack.Export(
             address, shape.dtype.numpy, shape.dims, strides_of(shape), self._place
         )
-        place = known[address] = Place(export, self._stream)
+        place = known[address] = Place(export)
         return place
 
 
