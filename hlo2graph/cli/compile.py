@@ -99,13 +99,14 @@ def command(
         chosen = replace(part.saved.choices, **given_choices(choices))
     with progress("planning"):
         module = module_of(part)
-        plan = fill_elided(plan_of(part, module, **_with_target(part, planning)), elided)
+        planned = plan_of(part, module, **_with_target(part, planning))
+        plan = fill_elided(planned, elided)
     wanted = _checked(plan, arches or _arch_here(part, planning))
     with progress("compiling"):
         save(
             plan,
             output,
-            module=None if elided else module,
+            module=module if plan is planned else None,
             arches=wanted,
             **options_of(chosen),
         )
