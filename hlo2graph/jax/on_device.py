@@ -59,9 +59,10 @@ class DeviceCalls:
         self.executable = executable
         self._device = device
         self._stream = executable.stream
+        self._number = int(executable.stream)
         self._ready_on = stream_of(device)
         self._last = _Last([], {})
-        self._relays: dict[Stream, Relay] = {}
+        self._relays: dict[Stream, tuple[Relay, int]] = {}
         self._blocks = Blocks(executable.device, self._stream)
         self._place = (dlpack.CUDA, executable.device.ordinal)
         self._constants = [jax.device_put(value, device) for value in lowered.constants]
@@ -100,11 +101,14 @@ class DeviceCalls:
             places = {id(arg): at for arg, at in zip(args, inputs, strict=True) if at is not None}
             last = self._last = _Last(theirs, {id(array): places[id(array)] for array in theirs})
         used = self.executable.run_at(inputs, outputs, on_host, last.arrays)
-        relay = self._relays.get(used)
-        if relay is None:
-            relay = self._relays[used] = Relay(self._ready_on, int(used))
+        relay, number = self._relays.get(used) or self._new_relay(used)
         relay()
-        return [self._handed(block, k, used) for k, block in enumerate(blocks)]
+        return [self._handed(block, k, number) for k, block in enumerate(blocks)]
+
+    def _new_relay(self, used: Stream) -> tuple[Relay, int]:
+        number = int(used)
+        made = self._relays[used] = Relay(self._ready_on, number), number
+        return made
 
     def _address(self, array: Any, theirs: list[object]) -> int | None:
         """Return where an array is, None if not row by row; our stream waits for what writes it."""
@@ -115,7 +119,7 @@ class DeviceCalls:
                 return None
             theirs.append(array)
             place = None
-        if not array.is_ready() and (place is None or place.stream != int(self._stream)):
+        if not array.is_ready() and (place is None or place.stream != self._number):
             exported(array, self._stream)
         return address
 
@@ -146,13 +150,13 @@ class DeviceCalls:
         doing = f"allocating {size:,} bytes for result {position}"
         return self._blocks.give(size, doing)
 
-    def _handed(self, block: Block, position: int, used: Stream) -> Any:
-        """Return a result as an array of JAX's."""
+    def _handed(self, block: Block, position: int, number: int) -> Any:
+        """Return a result as an array of JAX's; `number` is the stream that it is made on."""
         known = self._known[position]
         place = known.get(block.address)
         if place is None:
             place = self._new_place(block.address, self._outputs[position], known)
-        place.stream = int(used)
+        place.stream = number
         _places[block.address] = place
         found = _jax.dlpack_managed_tensor_to_buffer(
             place.export.capsule(block), self._device, self._ready_on
