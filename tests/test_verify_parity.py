@@ -65,6 +65,7 @@ TAKEN = (
     "c64[4] clamp(c, c, c)",
     "f32[4] map(x, x), dimensions={1}, to_apply=add",
     "f32[4] all-reduce(x), replica_groups={}, to_apply=add_in_tuple",
+    "u32[4] rng-bit-generator(u64[2] constant({1, 2})), algorithm=rng_three_fry",
     *(
         f"f32[4,6] negate(m), sharding={{{sharding}}}"
         for sharding in (

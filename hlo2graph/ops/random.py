@@ -129,10 +129,14 @@ def _infer_bits(instr: Instruction, operands: Sequence[AnyShape], _: Computation
     if not isinstance(written, Shape) or written.dtype.kind in (Kind.COMPLEX, Kind.PRED):
         refuse(instr, f"the bits must be an array of integers or floats, got {written}")
     _algorithm(instr)
+    if not isinstance(instr.shape, TupleShape):  # the form without the new state
+        return Shape(written.dtype, written.dims)
     return TupleShape((Shape(state.dtype, state.dims), Shape(written.dtype, written.dims)))
 
 
 def _bits_why_not(instr: Instruction) -> str | None:
+    if not isinstance(instr.shape, TupleShape):
+        return "gives no new state"
     state, bits = result_types(instr)
     algorithm = str(instr.attrs.get("algorithm", "rng_default"))
     lengths = (2,) if algorithm == "rng_three_fry" else (2, 3)
