@@ -11,6 +11,7 @@ import pytest
 from jax import export
 
 from hlo2graph.importers import to_hlo
+from tests.conftest import ROOT
 
 STABLEHLO = """\
 // RUN: nothing
@@ -132,6 +133,13 @@ def test_every_command_takes_it(cli, command, tmp_path):
     path.write_text(STABLEHLO)
     flags = ("--critical-path",) if command == "explain" else ()
     assert cli(command, path, *flags)[0] == 0
+
+
+def test_the_sample_agrees_with_xla(cli):
+    sample = ROOT / "samples" / "stablehlo.mlir"
+    code, out, err = cli("run", sample, "--duration", "0", "--reference", "xla")
+    assert (code, err) == (0, "")
+    assert "equal to XLA" in out
 
 
 def test_instructions_know_their_lines(cli, tmp_path):
