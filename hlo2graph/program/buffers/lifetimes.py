@@ -87,8 +87,9 @@ class Lifetimes:
         if not 0 <= at < len(thunks):
             return None
         match thunks[at]:
-            case While():
-                return None
+            case While() as loop:
+                is_state = self._is_state(loop, a, b, scope, at)
+                return [] if is_state or self._is_state(loop, b, a, scope, at) else None
             case Conditional():
                 if uses.home[b] == scope:
                     return []  # written by the branches' results, which share b's bytes
@@ -99,3 +100,18 @@ class Lifetimes:
                 return self._ends_before(a, b, branch, times)
             case thunk:
                 return [] if self._in_place.allows(thunk, a, b) else None
+
+    def _is_state(self, loop: While[Value], state: int, inner: int, scope: int, at: int) -> bool:
+        """Tell whether `state` is what the loop begins with, tests or ends with, and only that.
+
+        For a value `inner` of its body it is then as good as what the body begins and ends with:
+        these are at the same place.
+        """
+        uses = self._uses
+        condition, body = uses.scopes[scope].children[at]
+        if uses.common(uses.home[inner], body) != body:
+            return False
+        if state in (value.id for value in loop.condition.params):
+            return True
+        is_seen = any(child in uses.times[state] for child in (condition, body))
+        return not is_seen and state in (value.id for value in (*loop.inits, *loop.results))
