@@ -27,7 +27,8 @@ def reshape(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
     says of none of several that it is, all of the array counts from there on.
     """
     (value,) = values
-    target, sizes = _target(instr), {}
+    target = _target(instr)
+    sizes, left = _of_ones(value, target)
     kept, stays = dict(value.sizes), True
     for sources, targets in _groups(value.array.dims, target.dims):
         live = [d for d in sources if d in value.along]
@@ -40,16 +41,23 @@ def reshape(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
             continue
         others = prod(target.dims[d] for d in targets if d != dim)
         sizes[dim] = _share(body, value, sources, others)
-        stays = (
-            stays
-            and _is_head(value.array.dims, sources, live)
-            and _is_head(target.dims, targets, [dim])
-        )
+        stays = stays and live == sources[:1] and dim == targets[0]
+    for size in left:
+        for dim in (sorted(sizes) or target.dynamic)[:1]:
+            whole = sizes.get(dim) or body.number(target.dims[dim])
+            sizes[dim] = body.count("multiply", whole, size)
     found = on_each_leaf(SIZE, sizes)
     if stays:
         return body.keep(instr, [value.name], found)
     moved = repacked(body, Value(value.name, value.shape, kept), target.dims, sizes)
     return body.stands(instr, moved, found)
+
+
+def _of_ones(value: Value, target: Shape) -> tuple[dict[int, str], list[str]]:
+    """Return the sizes of dimensions of at most one element: where they go, and those left."""
+    sources = [size for d, size in sorted(value.along.items()) if value.array.dims[d] == 1]
+    targets = [d for d in target.dynamic if target.dims[d] == 1]
+    return dict(zip(targets, sources, strict=False)), sources[len(targets) :]
 
 
 def _target(instr: Instruction) -> Shape:
@@ -61,10 +69,9 @@ def _open(instr: Instruction, targets: Sequence[int]) -> int | None:
     """Return which of the dimensions that elements go to has a size of its own."""
     target = _target(instr)
     written = [d for d in targets if d in target.dynamic]
-    longer = [d for d in targets if target.dims[d] != 1]
-    found = written or longer
     if len(written) > 1:
         raise UnfollowedError(instr)
+    found = written or targets
     return found[0] if len(found) == 1 else None
 
 
@@ -80,28 +87,25 @@ def _share(body: Body, value: Value, sources: Sequence[int], others: int) -> str
     return body.count("divide", total, others)
 
 
-def _is_head(dims: Sequence[int], among: Sequence[int], live: Sequence[int]) -> bool:
-    """Tell whether the one live dimension has nothing but ones before it."""
-    longer = [d for d in among if dims[d] != 1 or d in live]
-    return list(live) == longer[:1]
-
-
-def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[range, range]]:
-    """Return the smallest runs of dimensions that hold as many elements before as after."""
-    groups: list[tuple[range, range]] = []
-    left, right = 0, 0
-    while left < len(before) or right < len(after):
-        sources = range(left, min(left + 1, len(before)))
-        targets = range(right, min(right + 1, len(after)))
-        while (sources.stop, targets.stop) != (len(before), len(after)):
+def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Return the smallest runs of dimensions, ones left out, that hold as many elements each."""
+    left, right = _longer(before), _longer(after)
+    groups: list[tuple[list[int], list[int]]] = []
+    while left or right:
+        sources, targets = left[:1], right[:1]
+        while (len(sources), len(targets)) != (len(left), len(right)):
             have = prod(before[d] for d in sources)
             need = prod(after[d] for d in targets)
             if have == need:
                 break
-            if targets.stop == len(after) or (have < need and sources.stop < len(before)):
-                sources = range(left, sources.stop + 1)
+            if len(targets) == len(right) or (have < need and len(sources) < len(left)):
+                sources = left[: len(sources) + 1]
             else:
-                targets = range(right, targets.stop + 1)
-        left, right = sources.stop, targets.stop
+                targets = right[: len(targets) + 1]
+        left, right = left[len(sources) :], right[len(targets) :]
         groups.append((sources, targets))
     return groups
+
+
+def _longer(dims: Sequence[int]) -> list[int]:
+    return [d for d, n in enumerate(dims) if n != 1]
