@@ -28,7 +28,7 @@ SMALL = 400_000  # bytes of the largest array, about
 def test_programs_agree_with_the_host(monkeypatch, multiprocessors, index):
     """With none of them every loop is wide, and every one across the grain tiled."""
     monkeypatch.setattr(Signature, "index_type", property(lambda _: index))
-    figures = DeviceFigures(multiprocessors, 2048, 227 * 1024, 4.8e12)
+    figures = DeviceFigures(multiprocessors, 2048, 4.8e12)
     monkeypatch.setattr(kernels_module, "figures_for", lambda _: figures)
     texts = {p.name: p.text for p in programs((SMALL,))}
     plans = {name: hlo2graph.plan(text, target="sm_90") for name, text in texts.items()}

@@ -28,7 +28,7 @@ from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 
 DTYPES = ("f32", "bf16", "f16", "f64", "s8", "u16", "s32", "s64", "pred", "f8e4m3fn", "s4", "c64")
-FLAT = DeviceFigures(multiprocessors=0, threads=0, shared_bytes=0, bytes_per_second=0)
+FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 ADD = scalar_region("add", "add", "f32")
 
 

@@ -15,7 +15,7 @@ from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 
-FLAT = DeviceFigures(multiprocessors=0, threads=0, shared_bytes=0, bytes_per_second=0)
+FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 LENGTHS = (64, 65, 255, 256, 1000, 2048, 2053, 4100)
 # Composes a * x + b: associative, but not commutative.
 AFFINE = """fold {

@@ -16,14 +16,13 @@ class DeviceFigures:
 
     multiprocessors: int
     threads: int  # resident on a multiprocessor
-    shared_bytes: int  # that one block may have
     bytes_per_second: float  # from and to its memory, as specified
 
 
 FIGURES: Mapping[str, DeviceFigures] = MappingProxyType(
     {
-        "sm_80": DeviceFigures(108, 2048, 163 * 1024, 2.0e12),  # A100 of 80 GB
-        "sm_90": DeviceFigures(132, 2048, 227 * 1024, 4.8e12),  # H200
+        "sm_80": DeviceFigures(108, 2048, 2.0e12),  # A100 of 80 GB
+        "sm_90": DeviceFigures(132, 2048, 4.8e12),  # H200
     }
 )
 
