@@ -3,11 +3,13 @@
 In and out: a Module of the same meaning. What a round makes of an element while others still read
 that has to be made elsewhere, and copied back behind the round. Of two rounds the second can write
 where the first has read for the last time; and the loop is asked half as often whether it goes on.
-Light rounds (see light) fuse with each other; there are barriers between others (see several).
+Light rounds (see light) fuse with each other; there are barriers between others (see several). What
+folds nothing, such as a stencil, does two rounds in one kernel where fusion finds that cheaper, so
+that four are needed.
 
 Loops of a known number of rounds, FEWEST_ROUNDS or more, whose body has at most MOST_INSTRUCTIONS
-and neither loops nor branches; an odd round is done before. Runs once, behind simplify_loops, which
-writes the number of rounds down.
+and neither loops nor branches; rounds that are over are done before. Runs once, behind
+simplify_loops, which writes the number of rounds down.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.inline_calls import inline_calls
-from hlo2graph.passes.loops.light import light_work
+from hlo2graph.passes.loops.light import folds_nothing, light_work
 from hlo2graph.passes.loops.several import several_rounds
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.sequences import sequences
@@ -61,11 +63,14 @@ def _doubled(
         return {}
     call = {"to_apply": body.name}
     state = loop.operands[0]
-    if rounds % 2:
+    is_light = light_work(body) is not None
+    fused = 2 if folds_nothing(body) and not is_light and rounds >= 2 * FEWEST_ROUNDS else 1
+    at_once = 2 * fused
+    for _ in range(rounds % at_once):
         state = draft.add(loop, "call", loop.shape, (state,), call)
-    twice = several_rounds(body, (body.name,) * 2, apart=light_work(body) is None)
+    twice = several_rounds(body, (body.name,) * at_once, None if is_light else fused)
     name = Names(computations).fresh(f"{body.name}.twice")
-    known = Raw(f'{{"known_trip_count":{{"n":"{rounds // 2}"}}}}')
+    known = Raw(f'{{"known_trip_count":{{"n":"{rounds // at_once}"}}}}')
     attrs = {**loop.attrs, "body": name, "backend_config": known}
     draft.become(loop.name, replace(loop, operands=(state,), attrs=attrs))
     return {name: replace(twice, name=name)}

@@ -83,7 +83,7 @@ class _Writer:
         guarded = _guarded(Draft(body, self._computations, self.effects), condition.name)
         guarded = self._put(guarded, f"{body.name}.guarded")
         called = [body.name, *[guarded.name] * (rounds - 1)]
-        several = several_rounds(body, called, apart=not _is_light(body, condition))
+        several = several_rounds(body, called, None if _is_light(body, condition) else 1)
         self._carry(draft, loop, self._put(several, f"{body.name}.rounds"), condition)
 
     def _carry(

@@ -41,6 +41,14 @@ def heavy_work(computation: Computation) -> tuple[str, ...]:
     )
 
 
+def folds_nothing(computation: Computation) -> bool:
+    """Tell whether an element of whatever it computes depends on a few elements only."""
+    return all(
+        i.opcode in _FREE | _SPREADING | _MOVING or OPS[i.opcode].elementwise
+        for i in computation.instructions
+    )
+
+
 def _is_light(computation: Computation, instr: Instruction) -> bool:
     spec = OPS[instr.opcode]
     if not isinstance(instr.shape, Shape) or spec.effect:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from hlo2graph.hlo import Attribute, Computation, Instruction
 
 
-def several_rounds(body: Computation, called: Sequence[str], *, apart: bool) -> Computation:
+def several_rounds(body: Computation, called: Sequence[str], every: int | None = 1) -> Computation:
     """Return a computation of the state of `body` that calls `called` one after the other.
 
-    `apart` says whether there are barriers between them.
+    There is a barrier after `every` so many of them, but the last; None is for none.
     """
     shape, span = body.result.shape, body.span
     written = [replace(body.parameters[0], name="state")]
@@ -24,7 +24,7 @@ def several_rounds(body: Computation, called: Sequence[str], *, apart: bool) -> 
         written.append(Instruction(name, opcode, shape, (written[-1].name,), attrs, span=span))
 
     for number, name in enumerate(called):
-        if number and apart:
+        if every and number and number % every == 0:
             add(f"end.{number}", "opt-barrier", {})
         add(f"round.{number}", "call", {"to_apply": name})
     return Computation(body.name, tuple(written), written[-1].name, span=span)
