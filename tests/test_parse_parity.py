@@ -269,6 +269,8 @@ def test_shapes(text: str, taken: bool) -> None:
         "ENTRY e { x = f32[] parameter(1) }",
         "c { x = f32[] parameter(1) } ENTRY e { x = f32[] parameter(0) }",
         "%x = f32[] add(f32[] x, f32[] y)",
+        "((f32[4]), f32[4], s32[]) broadcast-start(f32[4] x)",
+        "((f32[4], token[]), f32[4], s32[]) send-start(f32[4] x, token[] k), channel_id=1",
         "HloModule m, buffer_donor={ 0 }\nENTRY e { ROOT r = f32[] parameter(0) }",
         "HloModule m, frontend_attributes={a=b}\nENTRY e { ROOT r = f32[] parameter(0) }",
     ],

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from hlo2graph.frontend.allowed import ALLOWED_ATTRS, COMMON_ATTRS
 from hlo2graph.frontend.context import Context
+from hlo2graph.frontend.structure import structure_fault
 from hlo2graph.frontend.token import Token
 from hlo2graph.hlo import Attribute, Computation, Instruction, TupleShape
 
@@ -47,6 +48,8 @@ class Sugar:
 def find_sugar(opcode: str) -> Sugar | None:
     """Return what `opcode` is short for, or None."""
     op, _, part = opcode.rpartition("-")
+    if part == "start" and f"{op}-done" in ALLOWED_ATTRS:  # send and recv are starts by themselves
+        return None
     if part in _SUFFIXES and op in ALLOWED_ATTRS and f"async-{part}" in ALLOWED_ATTRS:
         return Sugar(op, part)
     return None
@@ -92,6 +95,8 @@ def _start(
     inner = {name: value for name, value in short.attrs.items() if name not in _STARTS_ONLY}
     names = tuple(p.name for p in parameters)
     root = Instruction(sugar.op, sugar.op, parts[1], names, inner, span=short.span)
+    if why := structure_fault(root, parameters, context.computations):
+        context.refuse(why, at)
     thread = short.attrs.get(_THREAD)
     wrapped = Computation(
         context.unused(f"async_{short.name}"),
