@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from random_sizes import BOUNDED, TRUE, Program
 from xla import run_xla
 
 import hlo2graph as h2g
@@ -337,6 +338,19 @@ def test_a_bounded_parameter_is_planned_and_refused_by_name() -> None:
     h2g.plan(text)
     with pytest.raises(UnsupportedError, match="known only at run time"):
         h2g.compile(text, backend="host")
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs_compute_what_they_do_with_true_sizes(seed: int) -> None:
+    program = Program(seed)
+    want = h2g.compile(program.text(TRUE), backend="host")(*program.arguments[TRUE])
+    for fuse in ("none", "default"):
+        executable = h2g.compile(settled(program.text(BOUNDED)), backend="host", fuse=fuse)
+        got = executable(*program.arguments[BOUNDED])
+        for mine, true, (_, dims) in zip(got, want, program.results, strict=True):
+            line, count = np.ravel(mine), np.size(true)
+            np.testing.assert_array_equal(line[:count], np.ravel(true))
+            assert not any(d.open for d in dims) or not line[count:].any()
 
 
 def test_every_opcode_is_followed_or_named() -> None:
