@@ -61,11 +61,13 @@ FREE = {
 FREE["rows"] = scatter("s32", "40,7", "600,1", "600,7", ROWS, region("minimum", "s32"))
 FREE["unique"] = scatter("f32", "900,3", "700,1", "700,3", UNIQUE, region("add", "f32"))
 ORDERED = {
-    "elements": scatter("f32", "300", "5000,1", "5000", ELEMENTS, region("add", "f32")),
+    "elements": scatter("f32", "900", "5000,1", "5000", ELEMENTS, region("add", "f32")),
     "rows": scatter("f32", "90,5", "4200,1", "4200,5", ROWS, region("add", "f32")),
     "last": scatter("f32", "90,5", "4200,1", "4200,4", ROWS, LAST),
-    "halves": scatter("f16", "300", "4100,1", "4100", ELEMENTS, region("add", "f16"), "u8"),
-    "bytes": scatter("s8", "300", "4100,1", "4100", ELEMENTS, region("add", "s8"), "s64"),
+    "halves": scatter("f16", "900", "4100,1", "4100", ELEMENTS, region("add", "f16"), "u8"),
+    "bytes": scatter("s8", "900", "4100,1", "4100", ELEMENTS, region("add", "s8"), "s64"),
+    "most": scatter("f64", "40", "5000,1", "5000", ELEMENTS, region("maximum", "f64")),
+    "sums": scatter("s8", "8", "4300,1", "4300", ELEMENTS, region("add", "s8")),
     "grid": scatter("f32", "9,3,11", "60,2,70", "60,70,3", GRID, region("subtract", "f32")),
     "pairs": PAIRS,
 }

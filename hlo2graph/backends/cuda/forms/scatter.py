@@ -3,7 +3,7 @@
 - Where no order matters (indices are unique, or integers are folded by what may be done in any
   order) and the results lie where the operands do, each thread takes an element of the updates.
 - Where the updates come in the order of what they update, and each is a row or an element, each
-  thread makes an element of the result: it looks for its updates and folds them in their order.
+  thread, or warp, looks for the updates of its element of the result (sorted_updates.py).
 - Else each block owns a slab of the result and applies all updates to it, in order. A batch of
   update positions is worked out together, and those that meet the slab are kept, in order. Their
   windows are folded in one after the other by all threads. In place, the slab is not copied first.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.sorted_updates import sorted_kernel
 from hlo2graph.backends.cuda.forms.updates import Updates
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr
@@ -34,7 +35,7 @@ def scatter_kernel(form: Form) -> KernelSource:
         and updates.updates >= FEWEST_SORTED
         and is_of_rows(form.instr, updates.operand, updates.update)
     ):
-        return _by_result(updates)
+        return sorted_kernel(updates)
     elements = form.results[0].elements
     slab = max(THREADS, -(-elements // MOST_BLOCKS))
     _Slabs(updates, slab).write()
@@ -71,55 +72,6 @@ def _fold_atomically(updates: Updates, place: Expr, given: list[Expr]) -> None:
         (found,) = updates.folded(["held"], given)
         emit.line(f"return {found};")
     emit.line(f"hlo::fold_atomically(r0 + {place}, fold);")
-
-
-def _by_result(updates: Updates) -> KernelSource:
-    """Let each thread fold an element's updates, which stand side by side."""
-    emit, form, index = updates.emit, updates.form, updates.emit.index_type
-    elements = updates.result.elements
-    number = emit.integer(f"{emit.block_index} * {THREADS} + threadIdx.x")
-    with emit.block(f"if ({number} < {elements})"):
-        place = emit.element_at(number, updates.result)
-        for name, sign in (("low", "<"), ("high", "<=")):
-            begin = "0" if name == "low" else "low"
-            emit.line(f"{index} {name} = {begin};")
-            emit.line(f"{index} {name}_end = {updates.updates};")
-            with emit.block(f"while ({name} < {name}_end)"):
-                emit.line(f"const {index} middle = {name} + ({name}_end - {name}) / 2;")
-                starts = updates.starts(list(emit.split("middle", updates.batch)))
-                emit.line(f"if ({_before(updates, starts, place, sign)}) {name} = middle + 1;")
-                emit.line(f"else {name}_end = middle;")
-        kept = dict(zip(updates.kept, updates.sizes, strict=True))
-        narrow = [d for d in kept if d not in updates.mapped and kept[d] < updates.operand.dims[d]]
-        inside = [f"{place[d]} < {kept[d]}" for d in narrow]
-        places = updates.places(number)
-        operands = form.instr.operands[: updates.count]
-        if updates.all_inplace:  # what has no updates stays as it is
-            emit.line("if (low == high) return;")
-        values = [
-            emit.variable(leaf.dtype, emit.leaf(name, 0, place))
-            for leaf, name in zip(form.results, operands, strict=True)
-        ]
-        with emit.block(f"if ({' && '.join(inside) or 'true'})"):
-            emit.line("#pragma unroll 4")
-            with emit.block(f"for ({index} at = low; at < high; ++at)"):
-                inner = tuple("0" if n == 1 else place[d] for d, n in kept.items())
-                given = updates.given(emit.split("at", updates.batch), inner)
-                found = updates.folded(values, given)
-                held = [emit.bind(s.dtype, v) for s, v in zip(form.results, found, strict=True)]
-                for variable, value in zip(values, held, strict=True):
-                    emit.line(f"{variable} = {value};")
-        updates.store(places, values)
-    return form.source(emit, blocks_for(elements, THREADS)[0], THREADS)
-
-
-def _before(updates: Updates, starts: dict[int, Expr], place: tuple[Expr, ...], sign: str) -> Expr:
-    """Return C++ that tells whether an index vector is before that of an element's row."""
-    *firsts, last = [(starts[dim], place[dim]) for dim in updates.mapped]
-    found = f"{last[0]} {sign} {last[1]}"
-    for start, at in reversed(firsts):
-        found = f"{start} < {at} || ({start} == {at} && ({found}))"
-    return found
 
 
 class _Slabs:

@@ -1,0 +1,126 @@
+"""The scatter form of updates that come in the order of what they update: rows, or elements.
+
+Each thread makes an element of the result: it looks for its updates and folds them in their order.
+Where an element has many, a warp does: each lane folds some that follow each other, then neighbours
+are folded, which takes a region that is associative.
+"""
+
+from __future__ import annotations
+
+from hlo2graph.backends.cuda.forms.updates import Updates
+from hlo2graph.backends.cuda.source import KernelSource, blocks_for
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.scalar_region import binary_reducer
+
+THREADS = 256
+WARP = 32
+MANY = 16  # updates of an element, on average, from which on a warp folds them
+_ASSOCIATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+
+
+def sorted_kernel(updates: Updates) -> KernelSource:
+    """Return the kernel of a scatter whose updates stand side by side."""
+    emit, elements = updates.emit, updates.result.elements
+    by_warp = _is_for_warps(updates)
+    threads = elements * WARP if by_warp else elements
+    share = f" / {WARP}" if by_warp else ""
+    number = emit.integer(f"({emit.block_index} * {THREADS} + threadIdx.x){share}")
+    with emit.block(f"if ({number} < {elements})"):
+        place = emit.element_at(number, updates.result)
+        _search(updates, place)
+        if updates.all_inplace:  # what has no updates stays as it is
+            emit.line("if (low == high) return;")
+        if by_warp:
+            _fold_by_warp(updates, place, number)
+        else:
+            _fold(updates, place, number)
+    return updates.form.source(emit, blocks_for(threads, THREADS)[0], THREADS)
+
+
+def _is_for_warps(updates: Updates) -> bool:
+    form = updates.form
+    opcode = binary_reducer(form.computations, str(form.instr.attrs["to_apply"]))
+    many = updates.updates >= MANY * updates.result.elements
+    return many and updates.window == 1 and updates.count == 1 and opcode in _ASSOCIATIVE
+
+
+def _search(updates: Updates, place: Index) -> None:
+    """Declare `low` and `high`: the updates between them are of the row of `place`."""
+    emit, index = updates.emit, updates.emit.index_type
+    for name, sign in (("low", "<"), ("high", "<=")):
+        begin = "0" if name == "low" else "low"
+        emit.line(f"{index} {name} = {begin};")
+        emit.line(f"{index} {name}_end = {updates.updates};")
+        with emit.block(f"while ({name} < {name}_end)"):
+            emit.line(f"const {index} middle = {name} + ({name}_end - {name}) / 2;")
+            starts = updates.starts(list(emit.split("middle", updates.batch)))
+            emit.line(f"if ({_before(updates, starts, place, sign)}) {name} = middle + 1;")
+            emit.line(f"else {name}_end = middle;")
+
+
+def _before(updates: Updates, starts: dict[int, Expr], place: Index, sign: str) -> Expr:
+    """Return C++ that tells whether an index vector is before that of an element's row."""
+    *firsts, last = [(starts[dim], place[dim]) for dim in updates.mapped]
+    found = f"{last[0]} {sign} {last[1]}"
+    for start, at in reversed(firsts):
+        found = f"{start} < {at} || ({start} == {at} && ({found}))"
+    return found
+
+
+def _fold(updates: Updates, place: Index, number: Expr) -> None:
+    """Fold an element's updates in their order."""
+    emit, form = updates.emit, updates.form
+    values = [
+        emit.variable(leaf.dtype, emit.leaf(name, 0, place))
+        for leaf, name in zip(form.results, form.instr.operands, strict=False)
+    ]
+    with emit.block(f"if ({' && '.join(_inside(updates, place)) or 'true'})"):
+        emit.line("#pragma unroll 4")
+        with emit.block(f"for ({emit.index_type} at = low; at < high; ++at)"):
+            found = updates.folded(values, _given(updates, place, "at"))
+            held = [emit.bind(s.dtype, v) for s, v in zip(form.results, found, strict=True)]
+            for variable, value in zip(values, held, strict=True):
+                emit.line(f"{variable} = {value};")
+    updates.store(updates.places(number), values)
+
+
+def _fold_by_warp(updates: Updates, place: Index, number: Expr) -> None:
+    """Fold some of an element's updates in each lane, then what the lanes have."""
+    emit, dtype, index = updates.emit, updates.form.results[0].dtype, updates.emit.index_type
+    emit.line(f"const int lane = threadIdx.x % {WARP};")
+    emit.line(f"const {index} each = (high - low + {WARP - 1}) / {WARP};")
+    emit.line(f"const {index} begin = low + lane * each;")
+    emit.line(f"const {index} end = begin + each < high ? begin + each : high;")
+    emit.line("bool any = begin < end;")
+    value = emit.variable(dtype, "{}")
+    with emit.block("if (any)"):
+        emit.line(f"{value} = {_given(updates, place, 'begin')[0]};")
+    emit.line("#pragma unroll 4")
+    with emit.block(f"for ({index} at = begin + 1; at < end; ++at)"):
+        (found,) = updates.folded([value], _given(updates, place, "at"))
+        emit.line(f"{value} = {found};")
+    with emit.block(f"for (int delta = 1; delta < {WARP}; delta *= 2)"):
+        other = emit.bind(dtype, f"hlo::shuffle_down({value}, delta)")
+        emit.line("const bool is_any = hlo::shuffle_down(any, delta);")
+        with emit.block(f"if (is_any && lane % (2 * delta) == 0 && lane + delta < {WARP})"):
+            (found,) = updates.folded([value], [other])
+            emit.line(f"{value} = any ? {found} : {other};")
+            emit.line("any = true;")
+    with emit.block("if (lane == 0)"):
+        held = emit.leaf(updates.form.instr.operands[0], 0, place)
+        (found,) = updates.folded([held], [value])
+        updates.store(updates.places(number), [f"(any ? {found} : {held})"])
+
+
+def _inside(updates: Updates, place: Index) -> list[Expr]:
+    """Return what holds for elements of a row that windows reach."""
+    kept = dict(zip(updates.kept, updates.sizes, strict=True))
+    narrow = [d for d in kept if d not in updates.mapped and kept[d] < updates.operand.dims[d]]
+    return [f"{place[d]} < {kept[d]}" for d in narrow]
+
+
+def _given(updates: Updates, place: Index, at: Expr) -> list[Expr]:
+    """Return an update of an element, number `at` of all."""
+    kept = zip(updates.kept, updates.sizes, strict=True)
+    inner = tuple("0" if size == 1 else place[dim] for dim, size in kept)
+    return updates.given(updates.emit.split(at, updates.batch), inner)
