@@ -64,6 +64,10 @@ class HostExecutable:
         """Run in program order on the calling thread; `args` are the parameter leaves."""
         return self._run(in_program_order, args)
 
+    def run_fitting(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Run as a call does, on arrays that are known to fit."""
+        return self._run_fitting(in_program_order, arrays)
+
     def run_in_order(self, order: Sequence[int], args: Sequence[object]) -> tuple[Array, ...]:
         """Run the top-level thunks in `order`, which the edges must allow; nested as written."""
         assert self._block.admits(order), "the edges do not allow this order"
@@ -105,7 +109,9 @@ class HostExecutable:
         return tuple(view.copy(order="C") for view in self._outputs)
 
     def _run(self, walk: Walk, args: Sequence[object]) -> tuple[Array, ...]:
-        arrays = check_arguments(args, self.plan.inputs)
+        return self._run_fitting(walk, check_arguments(args, self.plan.inputs))
+
+    def _run_fitting(self, walk: Walk, arrays: Sequence[Array]) -> tuple[Array, ...]:
         with self._turn:
             for view, array in zip(self._inputs, arrays, strict=True):
                 view[...] = array
