@@ -163,6 +163,20 @@ def test_other_updates_are_sorted(name):
     assert found.attrs["indices_are_sorted"] is True
 
 
+def test_updates_at_the_same_places_are_sorted_once():
+    text = module(
+        "x = f32[300] parameter(0) i = s32[5000,1] parameter(1) u = f32[5000] parameter(2) "
+        f"a = f32[300] scatter(x, i, u), {ELEMENTS}, to_apply=fold "
+        f"b = f32[300] scatter(x, i, u), {ELEMENTS}, to_apply=most "
+        "ROOT r = (f32[300], f32[300]) tuple(a, b)",
+        region("add", "f32"),
+        scalar_region("most", "maximum", "f32"),
+    )
+    ways = opcodes(order_updates(hlo2graph.parse(text)).entry)
+    assert ways.count("sort") == 1
+    assert ways.count("scatter") == 2
+
+
 @pytest.mark.parametrize(
     "text",
     [

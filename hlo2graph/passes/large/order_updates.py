@@ -41,6 +41,7 @@ def order_updates(module: Module) -> Module:
     regions = _Regions(module)
 
     def rewrite(draft: Draft) -> Computation:
+        regions.sorted.clear()
         for instr in [i for i in draft.instructions.values() if i.opcode == "scatter"]:
             shapes = [draft.shape(o) for o in instr.operands]
             if draft.is_pure(instr) and all(s.elements and is_settled(s) for s in shapes):
@@ -102,6 +103,25 @@ class _Sorted:
     def write(self, regions: _Regions) -> None:
         """Put it into the scatter's place."""
         to, instr = self.to, self.to.like
+        vector = integer(instr, "index_vector_dim")
+        rows = instr.operands[self.count], vector, self.mapped, tuple(self.sizes)
+        if rows not in regions.sorted:
+            regions.sorted[rows] = self._sort(regions)
+        key, order = regions.sorted[rows]
+        updates = [self._ordered(o, order) for o in instr.operands[self.count + 1 :]]
+        operands = (*instr.operands[: self.count], self._vectors(key), *updates)
+        window = len(integers(instr, "update_window_dims", ()))
+        named: dict[str, Attribute] = {
+            "update_window_dims": tuple(range(1, window + 1)),
+            "index_vector_dim": 1,
+            "indices_are_sorted": True,
+        }
+        attrs = {**instr.attrs, **named}
+        to.draft.become(instr.name, replace(instr, operands=operands, attrs=attrs))
+
+    def _sort(self, regions: _Regions) -> tuple[str, str]:
+        """Return the updates' rows in rising order, and which updates those are."""
+        to, instr = self.to, self.to.like
         keys = Shape(self.key, (self.updates,))
         places = Shape(S32 if self.updates < 2**31 else _S64, keys.dims)
         both = TupleShape((keys, places))
@@ -117,16 +137,7 @@ class _Sorted:
             to.draft.add(instr, "get-tuple-element", part, (found,), {"index": number})
             for number, part in enumerate(both.parts)
         )
-        updates = [self._ordered(o, order) for o in instr.operands[self.count + 1 :]]
-        operands = (*instr.operands[: self.count], self._vectors(key), *updates)
-        window = len(integers(instr, "update_window_dims", ()))
-        named: dict[str, Attribute] = {
-            "update_window_dims": tuple(range(1, window + 1)),
-            "index_vector_dim": 1,
-            "indices_are_sorted": True,
-        }
-        attrs = {**instr.attrs, **named}
-        to.draft.become(instr.name, replace(instr, operands=operands, attrs=attrs))
+        return key, order
 
     def _keys(self, keys: Shape) -> str:
         """Return each update's row as one number; behind all of them where it is outside."""
@@ -190,6 +201,7 @@ class _Regions:
         self._names = Names(module.computations)
         self._found: dict[tuple[str, str], str] = {}
         self.made: dict[str, Computation] = {}
+        self.sorted: dict[tuple[object, ...], tuple[str, str]] = {}  # by indices, of one draft
 
     def may_write(self, draft: Draft, operand: Instruction) -> bool:
         """Tell whether the program, and not its caller alone, may write over an array."""
