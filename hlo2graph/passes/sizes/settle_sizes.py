@@ -52,15 +52,15 @@ def settle_sizes(module: Module) -> Module:
 
 def _unsettled(module: Module) -> set[str]:
     """Return the computations in which, or in what they call, sizes are left to run time."""
-    found: set[str] = set()
-    for name in _callees_first(module.computations, module.entry_name):
-        computation = module.computations[name]
-        if any(
-            is_about_sizes(instr)
-            or not is_settled(instr.shape)
-            or not found.isdisjoint(instr.called())
-            for instr in computation.instructions
-        ):
+    found = {
+        name
+        for name, computation in module.computations.items()
+        if any(is_about_sizes(i) or not is_settled(i.shape) for i in computation.instructions)
+    }
+    if not found:
+        return found
+    for name, computation in _callees_first(module.computations, module.entry_name).items():
+        if any(not found.isdisjoint(i.called()) for i in computation.instructions):
             found.add(name)
     return found
 
