@@ -251,6 +251,10 @@ def test_two_sizes() -> None:
     agree(module(BOTH + total), given, 1)
 
 
+WHOLE = """ whole = f32[<=8] constant({8, 7, 6, 5, 4, 3, 2, 1})
+ token_ = token[] after-all()
+"""
+
 # What XLA on the CPU refuses, or gets wrong.
 OURS = {
     "f32[<=8] reduce-window(x, z), window={size=3 pad=1_1}, to_apply=add": [3, 6, 9, 12, 9],
@@ -261,12 +265,14 @@ OURS = {
     "(f32[3], s32[3]) topk(x), k=3, largest=true": [5, 4, 3],
     "f32[<=8] opt-barrier(x)": [1, 2, 3, 4, 5],
     "f32[<=8] all-reduce(x), to_apply=add": [1, 2, 3, 4, 5],
+    "f32[<=8] add(x, whole)": [9, 9, 9, 9, 9],
+    "f32[<=8] add-dependency(x, token_)": [1, 2, 3, 4, 5],
 }
 
 
 @pytest.mark.parametrize("call", OURS)
 def test_what_xla_does_not_compute(call: str) -> None:
-    body = ONE + MORE_LINE + f" b = f32[10] broadcast(z), dimensions={{}}\n ROOT r = {call}"
+    body = ONE + MORE_LINE + WHOLE + f" b = f32[10] broadcast(z), dimensions={{}}\n ROOT r = {call}"
     text = settled(module(body))
     got = np.asarray(h2g.compile(text, backend="host")(LINE, np.asarray(5, np.int32))[0]).ravel()
     want = OURS[call]
@@ -331,6 +337,18 @@ def test_what_sizes_are_not_followed_through_is_planned_and_refused_by_name(call
     with pytest.raises(UnsupportedError) as caught:
         h2g.compile(text, backend="host")
     assert REFUSED[call] in str(caught.value)
+
+
+def test_calls_too_deep_to_follow_are_refused() -> None:
+    text = "HloModule m\n" + "".join(
+        f"c{k}_ {{ x = f32[<=8] parameter(0)\n ROOT r = f32[<=8] call(x), to_apply=c{k - 1}_ }}\n"
+        if k
+        else "c0_ { x = f32[<=8] parameter(0)\n ROOT r = f32[<=8] negate(x) }\n"
+        for k in range(300)
+    )
+    text += f"ENTRY e {{\n{ONE} ROOT r = f32[<=8] call(x), to_apply=c299_\n}}"
+    with pytest.raises(UnsupportedError, match="known only at run time"):
+        h2g.compile(text, backend="host")
 
 
 def test_a_bounded_parameter_is_planned_and_refused_by_name() -> None:

@@ -6,6 +6,7 @@ Whole arrays keep the names of the instructions that they stand for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -96,8 +97,11 @@ class Body:
     ) -> Value:
         """Write `instr` on whole arrays, under its own name."""
         shape = whole(instr.shape)
+        held = instr.payload
+        if isinstance(held, Literal) and isinstance(shape, Shape):
+            held = replace(held, shape=shape)
         return self.named(
-            instr, instr.opcode, shape, operands, sizes or {}, attrs or instr.attrs, instr.payload
+            instr, instr.opcode, shape, operands, sizes or {}, attrs or instr.attrs, held
         )
 
     def named(

@@ -86,7 +86,7 @@ def custom_call(body: Body, instr: Instruction, values: Sequence[Value]) -> Valu
     """Follow the two calls by which XLA makes whole arrays bounded, and back."""
     value = values[0] if values else None
     if value is None:
-        raise UnfollowedError(instr)
+        raise UnfollowedError(instr.name)
     match target_of(instr):
         case "SliceToDynamic" if isinstance(instr.shape, Shape):
             sizes = {(0, d): values[1 + d].name for d in instr.shape.dynamic}
@@ -98,7 +98,7 @@ def custom_call(body: Body, instr: Instruction, values: Sequence[Value]) -> Valu
         case "Sharding" | "SPMDFullToShardShape" | "SPMDShardToFullShape":
             return body.keep(instr, [value.name], value.sizes)
         case _:
-            raise UnfollowedError(instr)
+            raise UnfollowedError(instr.name)
 
 
 def call(body: Body, instr: Instruction, values: Sequence[Value], follow: Follow) -> Value:

@@ -100,7 +100,7 @@ def _never_selected(body: Body, instr: Instruction, dtype: DType) -> np.ndarray:
         return lowest(dtype)
     if root.opcode == "compare" and straight and direction in _SMALLER:
         return highest(dtype)
-    raise UnfollowedError(instr)
+    raise UnfollowedError(instr.name)
 
 
 def dot(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
@@ -134,7 +134,7 @@ def convolution(body: Body, instr: Instruction, values: Sequence[Value]) -> Valu
     grouped = instr.attrs.get("feature_group_count", 1) != 1
     batched = instr.attrs.get("batch_group_count", 1) != 1
     if set(right) - {"i", "o"} or (grouped and ("f" in left or right)) or (batched and "b" in left):
-        raise UnfollowedError(instr)
+        raise UnfollowedError(instr.name)
     depth = left.get("f") or right.get("i")
     shared = {"f": depth, "i": depth} if depth else {}
     spatial = {letter: size for letter, size in left.items() if letter.isdigit()}

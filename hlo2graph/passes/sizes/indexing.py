@@ -71,7 +71,7 @@ def scatter(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
                 sizes.setdefault(to, update.along[d])
     _check_windows(instr, targets, updates)
     if sizes and not integers(instr, "scatter_dims_to_operand_dims", ()):
-        raise UnfollowedError(instr)
+        raise UnfollowedError(instr.name)
     outside = body.scalar(indices.array, np.asarray(-1))
     name = body.masked(indices.name, indices.array, sizes, outside)
     operands = [*(t.name for t in targets), name, *(u.name for u in updates)]
@@ -90,14 +90,14 @@ def _check_windows(instr: Instruction, targets: Sequence[Value], updates: Sequen
         kept = [d for d in range(target.array.rank) if d not in gone]
         for d, to in zip(windows, kept, strict=True):
             if d in update.along and to not in target.along:
-                raise UnfollowedError(instr)
+                raise UnfollowedError(instr.name)
 
 
 def _batch_dims(instr: Instruction, indices: Value) -> list[int]:
     """Return the dimensions of the indices but for that of the index vector."""
     vector = integer(instr, "index_vector_dim", indices.array.rank)
     if vector in indices.along:
-        raise UnfollowedError(instr)
+        raise UnfollowedError(instr.name)
     return [d for d in range(indices.array.rank) if d != vector]
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from hlo2graph.hlo import Shape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.passes.sizes.body import Body
-from hlo2graph.passes.sizes.value import Value
+from hlo2graph.passes.sizes.value import UnfollowedError, Value
+
+LARGEST = 2**31 - 1  # elements that an s32 counts
 
 
 def counted(body: Body, value: Value) -> str:
@@ -25,6 +27,8 @@ def counted(body: Body, value: Value) -> str:
 def repacked(body: Body, value: Value, dims: Sequence[int], sizes: Mapping[int, str]) -> str:
     """Return an array of `dims` whose elements within `sizes` are those of `value`, in order."""
     places = Shape(S32, tuple(dims))
+    if max(places.elements, value.array.elements) > LARGEST:
+        raise UnfollowedError(value.name)
     position = _position(body, places, sizes)
     found = _found(body, value, places, position)
     source = value.array

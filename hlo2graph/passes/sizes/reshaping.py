@@ -70,7 +70,7 @@ def _open(instr: Instruction, targets: Sequence[int]) -> int | None:
     target = _target(instr)
     written = [d for d in targets if d in target.dynamic]
     if len(written) > 1:
-        raise UnfollowedError(instr)
+        raise UnfollowedError(instr.name)
     found = written or targets
     return found[0] if len(found) == 1 else None
 

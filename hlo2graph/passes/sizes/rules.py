@@ -65,6 +65,9 @@ CALLS: Mapping[str, Callable[[Body, Instruction, Sequence[Value], calls.Follow],
         }
     )
 )
+OF_TUPLES = frozenset({"add-dependency", "domain", "get-tuple-element", "opt-barrier", "tuple"})
+"""Opcodes whose operands may be tuples."""
+
 _ABOUT_SIZES = frozenset({"dynamic-reshape", "set-dimension-size"})
 CALLS_ABOUT_SIZES = frozenset({"PadToStatic", "SliceToDynamic"})
 

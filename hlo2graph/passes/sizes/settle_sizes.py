@@ -24,9 +24,10 @@ from hlo2graph.passes.inline_calls import used_computations
 from hlo2graph.passes.sizes.body import SIZE, Body
 from hlo2graph.passes.sizes.calls import bundle, bundled
 from hlo2graph.passes.sizes.packing import packed
-from hlo2graph.passes.sizes.rules import CALLS, RULES, is_about_sizes
+from hlo2graph.passes.sizes.rules import CALLS, OF_TUPLES, RULES, is_about_sizes
 from hlo2graph.passes.sizes.value import Pattern, UnfollowedError, Value, whole
 
+DEEPEST = 80  # calls within calls; each takes some of Python's 1000 frames
 _LAYOUT = "entry_computation_layout"
 
 
@@ -88,6 +89,7 @@ class _Settler:
         self._unsettled = unsettled
         self._taken = set(module.computations)
         self._known: dict[object, tuple[str, Pattern]] = {}
+        self._depth = 0
         self.made: dict[str, Computation] = {}
 
     def entry(self) -> Computation:
@@ -113,7 +115,10 @@ class _Settler:
             return name, ()
         key = (name, patterns, wanted, calls)
         if key not in self._known:
+            self._depth += 1
             computation = self._module.computations[name]
+            if self._depth > DEEPEST:
+                raise UnfollowedError(name)
             body = self._body(computation)
             _take(body, computation, patterns, calls)
             for instr in computation.instructions:
@@ -124,6 +129,7 @@ class _Settler:
             root = bundle(body, result, pattern)
             made = replace(computation, instructions=tuple(body.lines), root=root)
             self._known[key] = self.add(made), pattern
+            self._depth -= 1
         return self._known[key]
 
     def add(self, computation: Computation) -> str:
@@ -152,11 +158,16 @@ class _Settler:
             return calls(body, instr, values, lambda n, p, w: self.follow(n, p, w, as_parameters))
         if not sized and not is_about_sizes(instr):
             if not self._unsettled.isdisjoint(instr.called()):
-                raise UnfollowedError(instr)
+                raise UnfollowedError(instr.name)
             return body.keep(instr, body.operands(values))
         rule = RULES.get(instr.opcode)
-        if rule is None or min(min(s.dims, default=0) for s in instr.shape.leaves()) < 0:
-            raise UnfollowedError(instr)
+        arrays = all(isinstance(v.shape, Shape) for v in values)
+        if (
+            rule is None
+            or not (arrays or instr.opcode in OF_TUPLES)
+            or min(min(s.dims, default=0) for s in instr.shape.leaves()) < 0
+        ):
+            raise UnfollowedError(instr.name)
         return rule(body, instr, values)
 
 

@@ -129,7 +129,7 @@ def same_dims(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
     """Follow a bitcast that moves nothing."""
     (value,) = values
     if value.array.dims != _dims(instr):
-        raise UnfollowedError(instr)
+        raise UnfollowedError(instr.name)
     return body.keep(instr, [value.name], value.sizes)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.hlo import AnyShape, Shape, TupleShape
 
 Place: TypeAlias = tuple[int, int]
 """A leaf of a value, and one of its dimensions."""
@@ -17,10 +17,7 @@ Pattern: TypeAlias = tuple[Place, ...]
 
 
 class UnfollowedError(Exception):
-    """Sizes cannot be followed through an instruction."""
-
-    def __init__(self, instr: Instruction) -> None:
-        super().__init__(instr.name)
+    """Sizes cannot be followed through what is named."""
 
 
 @dataclass(frozen=True, slots=True)
