@@ -19,7 +19,7 @@ from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
 
 UNUSED = 256  # launches after which the graph of some addresses may be given to others
-READY, AS_IT_WAS = "ready", "as it was"
+READY, AS_IT_WAS, UPDATED = "ready", "as it was", Way.UPDATE.value
 
 
 class Auto:
@@ -90,17 +90,23 @@ class Auto:
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
         self._last_placement = None  # a move that fails leaves no graph for it
+        if self._mover is not None and self._reckoning.follows(Way.UPDATE):
+            self.tally.updates += self._mover.move(placement)
+            self._chosen[UPDATED] += 1
+            self._mover_key = key
+            self._run(self._mover, key, placement, stream)
+            return
         if self._costs is None:
             self._costs = measured(self._site, stream, self._site.graph.build_seconds)
         costs = self._costs
         way = self._reckoning.way(key, lambda: self._prices(placement, costs))
         graph = None
-        if way == Way.BUILD:
+        if way is Way.BUILD:
             graph = self._settle(key, placement, costs)
-        elif way == Way.BUILD_MOVER:
+        elif way is Way.BUILD_MOVER:
             graph = self._mover = self._build(placement, costs)
             self._mover_key = key if graph is not None else None
-        elif way == Way.UPDATE and self._mover is not None:
+        elif way is Way.UPDATE and self._mover is not None:
             graph = self._moved(self._mover, placement, costs)
             self._mover_key = key
         if graph is None:

@@ -56,6 +56,14 @@ class Reckoning:
     left: int = 0  # calls that follow the habit
     skipped: int = 0  # calls that followed it since the last reckoning
 
+    def follows(self, habit: Way) -> bool:
+        """Tell whether this call goes this way by habit, and count it if so."""
+        if self.left and self.habit is habit:
+            self.left -= 1
+            self.skipped += 1
+            return True
+        return False
+
     def way(self, key: Placement, prices: Callable[[], Prices]) -> Way:
         """Return how to meet `key`; `prices` is asked only if needed."""
         if self.left:
