@@ -22,12 +22,13 @@ from hlo2graph.backends.cuda.team import WARP, Team
 from hlo2graph.hlo import Computation
 from hlo2graph.ops.region import Rows
 
-BLOCK = 256  # threads of a block of rows that need fewer
+BLOCK = 128  # threads of a block of rows that need fewer: few wait for each other
+LONG = 256  # threads of a row that is read in rounds, at least
 WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
-MOST_AHEAD = 16  # elements that a thread waits for at once
-MOST_HELD = {BLOCK: 64, 512: 48, WIDEST: 32}  # 4-byte values a thread, by the threads of a block
+MOST_AHEAD = 32  # elements that a thread waits for at once
+MOST_HELD = {LONG: 64, 512: 48, WIDEST: 32}  # 4-byte values a thread, by the threads of a block
 MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
 
 
@@ -112,7 +113,7 @@ def _slices(region: Rows, signature: Signature, vectors: int, ahead: int, least:
 
 def _long_slices(region: Rows, signature: Signature, most: int) -> int:
     """Return the threads of a row that is read in rounds."""
-    found = BLOCK
+    found = LONG
     enough = signature.device.multiprocessors * signature.device.threads
     while found < WIDEST and region.results * found < enough:
         found *= 2
