@@ -244,3 +244,39 @@ def test_a_loop_tests_what_its_last_round_made():
     [loop] = [t for t in plan.body.thunks if isinstance(t, While)]
     assert not loop.condition.thunks
     assert loop.condition.results[0] in loop.body.results
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_what_no_round_changes_may_be_large(changes):
+    state, matrix = "(s32[], s32[], f32[300,300])", "f32[300,300]"
+    made = f"made = {matrix} negate(m)"
+    parts = f"""s = {state} parameter(0)
+    n = s32[] get-tuple-element(s), index=0
+    end = s32[] get-tuple-element(s), index=1
+    m = {matrix} get-tuple-element(s), index=2"""
+    module = module_of(
+        f"""from = s32[] parameter(0)
+        to = s32[] parameter(1)
+        p = {matrix} parameter(2)
+        t = {state} tuple(from, to, p)
+        w = {state} while(t), condition=more, body=body
+        r = s32[] get-tuple-element(w), index=0""",
+        f"""body {{
+          {parts}
+          {made if changes else ""}
+          cut = f32[1,1] slice(m), slice={{[7:8], [9:10]}}
+          one = f32[] reshape(cut)
+          step = s32[] convert(one)
+          next = s32[] add(n, step)
+          ROOT r = {state} tuple(next, end, {"made" if changes else "m"})
+        }}
+        more {{
+          {parts}
+          ROOT c = pred[] compare(n, end), direction=NE
+        }}""",
+    )
+    made = guard_rounds(module)
+    assert (made is module) is changes
+    given = [*arguments(9)[::-1], np.ones((300, 300), np.float32)]
+    if not changes:
+        assert same_bits(results(made, given), results(module, given))

@@ -8,11 +8,11 @@ this is for small work. Light rounds (see light) fuse with each other; between o
 barriers: what they need of the state, they do not compute anew from what it was rounds before.
 
 The rule, all of it: loops of an unknown number of rounds whose body and condition are small (see
-small), and whose state has at most MOST_CHOSEN elements. The body is given as many rounds as have
-MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An update in place of
-more than MOST_COPIED elements stays one: what is put there is chosen instead, by a kernel more.
-Whether the loop goes on becomes a part of its state, so that the last round's kernels test it. Runs
-once, behind simplify_loops, which writes the number of rounds down where it is known.
+small), and of whose state a round changes at most MOST_CHOSEN elements. The body is given as many
+rounds as have MOST_INSTRUCTIONS, but MOST_ROUNDS at most, and LIGHT_ROUNDS of light ones. An update
+in place of more than MOST_COPIED elements stays one: what is put there is chosen instead, by a
+kernel more. Whether the loop goes on becomes a part of its state, so that the last round's kernels
+test it. Runs once, behind simplify_loops, which writes the number of rounds down where it is known.
 
 On an H200 a body costs about 7 us beside its rounds, and a round of two kernels 1.8 us.
 """
@@ -120,12 +120,24 @@ def _rounds_of(body: Computation, condition: Computation) -> int:
     shape = body.result.shape
     if not isinstance(shape, TupleShape) or not all(isinstance(p, Shape) for p in shape.parts):
         return 1
-    chosen = sum(leaf.elements for leaf in shape.leaves())
-    if chosen > MOST_CHOSEN or not is_small(body) or not is_small(condition):
+    if _changing(body) > MOST_CHOSEN or not is_small(body) or not is_small(condition):
         return 1
     work = work_of(body) + work_of(condition)
     most = LIGHT_ROUNDS if _is_light(body, condition) else MOST_ROUNDS
     return min(most, MOST_INSTRUCTIONS // max(1, work))
+
+
+def _changing(body: Computation) -> int:
+    """Return how many elements of the state a round changes, as far as that shows."""
+    root, [given] = body.result, body.parameters
+    assert isinstance(root.shape, TupleShape)
+    names = root.operands if root.opcode == "tuple" else (root.name,)
+    return sum(
+        leaf.elements
+        for number, name in enumerate(names)
+        if not _is_element(body[name], given.name, number)
+        for leaf in body[name].shape.leaves()
+    )
 
 
 def _is_light(body: Computation, condition: Computation) -> bool:
