@@ -13,7 +13,7 @@ import jax
 from jax._src.config import trace_context
 
 from hlo2graph.errors import BackendError, HloError, InputError
-from hlo2graph.jax.leaves import PLAIN, devices_of, is_tracer, place_of, types_of
+from hlo2graph.jax.leaves import PLAIN, devices_of, is_tracer, kind_of, place_of
 from hlo2graph.jax.program import CompiledFunction, platform_for
 from hlo2graph.jax.static import Names, Positions, StaticArguments
 
@@ -89,15 +89,15 @@ class GraphFunction:
                 rest, named, static = self._static.split(args, kwargs)
             leaves, tree = jax.tree.flatten((rest, named))
             if PLAIN.issuperset(map(type, leaves)):
-                avals = tuple([leaf.aval for leaf in leaves])
+                kinds = tuple([leaf.aval for leaf in leaves])
             elif any(map(is_tracer, leaves)):
                 return self._jitted(*args, **kwargs)
             else:
-                avals = types_of(leaves)
+                kinds = tuple(map(kind_of, leaves))
             places = tuple(map(place_of, leaves))
         except TypeError:  # no argument for JAX either, which says more of it
             return self._jitted(*args, **kwargs)
-        types = (tree, static, trace_context(), avals)
+        types = (tree, static, trace_context(), kinds)
         call = self._calls.get((types, places))
         if call is None:
             call = self._calls[types, places] = self._meet(types, places, args, kwargs)

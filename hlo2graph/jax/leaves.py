@@ -5,7 +5,6 @@ A PRNG key is an array of its words to HLO, and a Python number an array of no d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from jax._src.random.prng import PRNGKeyArray
 from jaxlib import _jax
 
 ARRAY = _jax.ArrayImpl
-PLAIN = {ARRAY}
+PLAIN = frozenset({ARRAY})
 
 
 def is_tracer(leaf: object) -> bool:
@@ -28,13 +27,17 @@ def is_key(aval: Any) -> bool:
     return bool(jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key))
 
 
-def types_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the abstract values of leaves of any kind.
+def kind_of(leaf: Any) -> Any:
+    """Return what a program is compiled for: a leaf's abstract value, for PRNG keys in two parts.
 
     Raises:
-        TypeError: one is nothing that JAX computes with.
+        TypeError: it is nothing that JAX computes with.
     """
-    return tuple([jax.typeof(leaf) for leaf in leaves])
+    if type(leaf) is ARRAY:
+        return leaf.aval
+    if type(leaf) is PRNGKeyArray:
+        return leaf._base_array.aval, leaf._impl  # its own `aval` is made anew each time
+    return jax.typeof(leaf)
 
 
 def place_of(leaf: Any) -> Any:
@@ -42,6 +45,8 @@ def place_of(leaf: Any) -> Any:
 
     A device is much faster to look up than the sharding on it alone.
     """
+    if type(leaf) is PRNGKeyArray:
+        leaf = leaf._base_array
     sharding = getattr(leaf, "sharding", None)
     return getattr(sharding, "_device", sharding)
 
@@ -53,11 +58,12 @@ def devices_of(place: Any) -> set[Any]:
 
 def plain(leaf: Any, aval: Any, device: Any) -> Any:
     """Return a leaf as an array of JAX's on `device`, where it is one already, or of NumPy's."""
-    if is_key(aval):
+    if type(leaf) is PRNGKeyArray:
         leaf = leaf._base_array  # jax.random.key_data would dispatch a program
-    if type(leaf) is ARRAY and leaf.sharding.device_set == {device}:
+        return leaf if place_of(leaf) == device else np.asarray(leaf)
+    if type(leaf) is ARRAY and place_of(leaf) == device:
         return leaf
-    return np.asarray(leaf, None if is_key(aval) else aval.dtype)
+    return np.asarray(leaf, aval.dtype)
 
 
 def finished(array: Any, aval: Any) -> Any:

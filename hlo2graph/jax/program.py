@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from hlo2graph.errors import BackendError, InputError
-from hlo2graph.jax.leaves import PLAIN, plain, types_of
+from hlo2graph.jax.leaves import PLAIN, plain
 from hlo2graph.jax.lowering import lower
 from hlo2graph.jax.on_host import HostCalls
 from hlo2graph.pipeline import compile, machine_for
@@ -59,7 +59,8 @@ class CompiledFunction:
         leaves, tree = jax.tree.flatten((args, kwargs))
         if tree != self._tree:
             raise InputError(f"compiled for arguments {self._tree}, got {tree}")
-        for position, (want, got) in enumerate(zip(self._avals, types_of(leaves), strict=True)):
+        for position, (want, leaf) in enumerate(zip(self._avals, leaves, strict=True)):
+            got = jax.typeof(leaf)
             if (want.shape, want.dtype) != (got.shape, got.dtype):
                 raise InputError(
                     f"compiled for {want.str_short()} as leaf {position}, got {got.str_short()}"

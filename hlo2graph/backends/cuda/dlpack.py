@@ -119,8 +119,9 @@ def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 _exported: dict[int, Export] = {}  # what a consumer is not done with, by its structure's address
 
 
-def _release(place: int) -> None:
-    export = _exported.pop(place, None)
+def _release(place: int, exported: dict[int, Export] = _exported) -> None:
+    """Let go of what a consumer is done with; at the interpreter's end no global is there."""
+    export = exported.pop(place, None)
     if export is not None:
         export.owner = None
 
