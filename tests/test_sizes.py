@@ -10,6 +10,7 @@ from random_sizes import BOUNDED, TRUE, Program
 from xla import run_xla
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.frontend import parse, verify
 from hlo2graph.hlo.printer import format_module
@@ -221,7 +222,8 @@ def settled(text: str) -> str:
 
 
 def agree(text: str, arguments: list[np.ndarray], count: int) -> None:
-    """Hold both ways to plan against XLA, in the elements that count."""
+    """Hold both ways to plan against XLA, in the elements that count; all of it has kernels."""
+    check_support(h2g.plan(text, target="sm_90"))
     want = run_xla(text, arguments)
     for fuse in ("none", "default"):
         got = h2g.compile(settled(text), backend="host", fuse=fuse)(*arguments)
