@@ -93,4 +93,9 @@ def test_doctor_fails_for_what_is_broken(cli, monkeypatch):
 def test_doctor_as_json(cli):
     code, out, _ = cli("doctor", "--json", "-")
     assert code in (0, 1)
-    assert {f["what"] for f in json.loads(out)["findings"]} >= {"host", "cuda-bindings", "NVRTC", "driver"}
+    assert {f["what"] for f in json.loads(out)["findings"]} >= {
+        "host",
+        "cuda-bindings",
+        "NVRTC",
+        "driver",
+    }

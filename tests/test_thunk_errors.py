@@ -44,7 +44,7 @@ edge t0 -> t3, raw 1[0:16]
 WRONG = [
     # ***** the head *****
     ("ThunkSequence good, version=1", "ThunkSequence good", 1, 1, "says version=1"),
-    ("version=1", "version=2", 1, 21, "this is version 2; this release reads version 1; a newer hlo2graph does"),
+    ("version=1", "version=2", 1, 21, "reads version 1; a newer hlo2graph does"),
     ("version=1", "version=x", 1, 21, "version holds a number"),
     ("target=host", "target=gpu", 1, 32, "target holds host or sm_NN"),
     ("target=host", "fuse=all", 1, 32, "fuse is one of none, default"),
