@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from xla import run_xla
 
-from hlo2graph.errors import HloError, VerifyError
+import hlo2graph
+from hlo2graph.errors import HloError, UnsupportedError, VerifyError
 from hlo2graph.frontend import parse, verify
 
 _TEXT = """\
@@ -312,3 +313,11 @@ def test_a_size_that_nothing_bounds_is_refused() -> None:
     module = parse("ENTRY e { a = f32[?,2] parameter(0) ROOT r = f32[?,2] negate(a) }")
     with pytest.raises(VerifyError, match="nothing bounds"):
         verify(module)
+
+
+def test_marks_of_what_is_spread_over_devices_change_shapes() -> None:
+    call = 'f32[2] custom-call(x), custom_call_target="SPMDFullToShardShape", sharding={manual}'
+    text = text_of(call)
+    verify(parse(text))
+    with pytest.raises(UnsupportedError, match=r"makes f32\[2\] of f32\[4\]"):
+        hlo2graph.compile(text, backend="host")

@@ -25,13 +25,8 @@ from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
 
 
-def _check_identity(instr: Instruction, operands: Sequence[AnyShape]) -> None:
-    require(instr, len(operands) == 1, f"{target_of(instr)} takes one operand, got {len(operands)}")
-    require(
-        instr,
-        operands[0].compatible(instr.shape),
-        f"{target_of(instr)} returns its operand {operands[0]}, not {instr.shape}",
-    )
+def _check_no_shape(_: Instruction, __: Sequence[AnyShape]) -> None:
+    """Accept any shapes: the marks change them between a whole array and the part of a device."""
 
 
 def _identity(_: Instruction, operands: Sequence[HostValue]) -> HostValue:
@@ -57,7 +52,7 @@ def _top_k(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
     return top_k(array, k)
 
 
-_IDENTITY = Target(_check_identity, _identity, on_device(same_index))
+_IDENTITY = Target(_check_no_shape, _identity, on_device(same_index))
 _TOP_K = Target(_check_top_k, _top_k, on_device(OwnKernel("topk")))
 TARGETS = {
     "MoveToDevice": _IDENTITY,
@@ -89,6 +84,16 @@ def _infer(
     if target is not None and target.why_not(instr) is None:
         target.check(instr, operands)
     return instr.shape
+
+
+def resized(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    """Say why a mark of how its operand is spread over devices cannot run on one, or None."""
+    if instr.opcode != "custom-call" or TARGETS.get(target_of(instr)) is not _IDENTITY:
+        return None
+    if len(operands) == 1 and operands[0].compatible(instr.shape):
+        return None
+    given = ", ".join(shape.without_layout_text() for shape in operands)
+    return f"makes {instr.shape.without_layout_text()} of {given}, which takes several devices"
 
 
 def _run(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:

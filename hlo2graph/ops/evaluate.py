@@ -15,6 +15,7 @@ import numpy as np
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import AnyShape, Computation, Instruction
 from hlo2graph.ops import OPS
+from hlo2graph.ops.custom_call import resized
 from hlo2graph.ops.dynamic import UNSIZED
 from hlo2graph.ops.spec import HostRule, HostValue
 
@@ -155,7 +156,10 @@ def _why_not(computation: Computation, instr: Instruction) -> str | None:
         return f"{instr.opcode} is no operation known here"
     if (reason := spec.why_not(instr)) is not None:
         return reason
-    inherited = any(_is_dynamic(computation[name].shape) for name in instr.operands)
+    operands = [computation[name].shape for name in instr.operands]
+    if (reason := resized(instr, operands)) is not None:
+        return reason
+    inherited = any(map(_is_dynamic, operands))
     if _is_dynamic(instr.shape) and not inherited:
         return "has a size that is known only at run time"
     if inherited and instr.opcode in UNSIZED:
