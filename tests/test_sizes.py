@@ -282,6 +282,36 @@ def test_what_xla_does_not_compute(call: str) -> None:
     assert not got[len(want) :].any()
 
 
+NORMALIZED = """ p = {0}[4,3] parameter(0)
+ n = s32[] parameter(1)
+ s = {0}[3] parameter(2)
+ x = {0}[<=4,3] set-dimension-size(p, n), dimensions={{0}}
+ t = ({0}[<=4,3], {0}[3], {0}[3]) batch-norm-training(x, s, s), epsilon=0.5, feature_index=1
+ y = {0}[<=4,3] get-tuple-element(t), index=0
+ m = {0}[3] get-tuple-element(t), index=1
+ v = {0}[3] get-tuple-element(t), index=2
+ g = ({0}[<=4,3], {0}[3], {0}[3]) batch-norm-grad(x, s, m, v, y), epsilon=0.5, feature_index=1
+ gx = {0}[<=4,3] get-tuple-element(g), index=0
+ gs = {0}[3] get-tuple-element(g), index=1
+ go = {0}[3] get-tuple-element(g), index=2
+ ROOT r = ({0}[<=4,3], {0}[3], {0}[3], {0}[<=4,3], {0}[3], {0}[3]) tuple(y, m, v, gx, gs, go)"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_means_are_of_what_counts(dtype: str) -> None:
+    given = np.random.default_rng(0).standard_normal((4, 3)).astype(f"float{dtype[1:]}")
+    scale = given[0] * 2
+    text = module(NORMALIZED.format(dtype))
+    got = h2g.compile(settled(text), backend="host")(given, np.asarray(3, np.int32), scale)
+    static = text.replace("<=4,3]", "3,3]").replace("[4,3]", "[3,3]")
+    static = re.sub(r"set-dimension-size\(p, n\), dimensions=\{0\}", "negate(p)", static)
+    want = h2g.compile(static, backend="host")(-given[:3], np.asarray(3, np.int32), scale)
+    by_xla = run_xla(text, [given, np.asarray(3, np.int32), scale])
+    for mine, true, its in zip(got, want, by_xla, strict=True):
+        for other in (np.ravel(true), np.ravel(its)[: np.size(true)]):
+            np.testing.assert_allclose(np.ravel(mine)[: np.size(true)], other, 1e-4, 1e-5)
+
+
 CONVOLVED = """ l = f32[1,<=8,1] reshape(x)
  w = f32[3,1,1] constant({{{1}}, {{1}}, {{1}}})
  ROOT r = f32[1,<=8,1] convolution(l, w), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f"""

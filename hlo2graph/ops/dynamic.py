@@ -31,7 +31,7 @@ _S32 = DTYPES["s32"]
 UNSIZED = frozenset({
     "all-gather", "all-gather-done", "all-gather-start", "all-reduce-done",
     "all-reduce-start", "all-to-all", "async-done", "async-start", "async-update",
-    "batch-norm-grad", "batch-norm-training", "cholesky",
+    "cholesky",
     "collective-permute-done", "collective-permute-start", "copy-done",
     "copy-start", "fft", "infeed", "outfeed", "ragged-all-to-all", "ragged-dot", "recv",
     "recv-done", "reduce-scatter", "rng-bit-generator", "scaled-dot", "scan", "send",

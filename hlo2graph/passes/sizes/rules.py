@@ -9,7 +9,15 @@ from typing import TypeAlias
 from hlo2graph.hlo import Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.custom_target import target_of
-from hlo2graph.passes.sizes import calls, folding, indexing, ordering, reshaping, shaping
+from hlo2graph.passes.sizes import (
+    calls,
+    folding,
+    indexing,
+    normalizing,
+    ordering,
+    reshaping,
+    shaping,
+)
 from hlo2graph.passes.sizes.body import Body
 from hlo2graph.passes.sizes.elementwise import elementwise
 from hlo2graph.passes.sizes.value import Value
@@ -21,7 +29,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         **{opcode: elementwise for opcode, spec in OPS.items() if spec.elementwise},
         "add-dependency": calls.passed,
         "all-reduce": calls.each,
+        "batch-norm-grad": normalizing.gradient,
         "batch-norm-inference": calls.passed,
+        "batch-norm-training": normalizing.training,
         "bitcast": shaping.same_dims,
         "bitcast-convert": shaping.bitcast_convert,
         "broadcast": shaping.broadcast,
