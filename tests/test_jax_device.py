@@ -206,3 +206,23 @@ def test_deleted_arrays_are_refused(made):
     x.delete()
     with pytest.raises(RuntimeError, match="deleted"):
         f(x)
+
+
+def test_many_arrays(made, monkeypatch):
+    monkeypatch.setattr(on_device, "MOST_PLACES", 8)
+    f = hlo2graph.jax.jit(lambda x, y: x + y)
+    held = [X + k for k in range(12)]
+    for _ in range(3):
+        for k, x in enumerate(held):
+            np.testing.assert_array_equal(f(x, Y), X + k + 1)
+    results = [f(x, Y) for x in held]
+    for k, result in enumerate(results):
+        np.testing.assert_array_equal(result, X + k + 1)
+
+
+def test_an_array_of_an_old_one_s_id(made):
+    f = hlo2graph.jax.jit(lambda x: x + 1)
+    for k in range(50):  # each may get the id, the place, or both of the one before
+        x = jax.device_put(np.asarray(X) * k)
+        np.testing.assert_array_equal(f(x), np.asarray(X) * k + 1)
+        del x

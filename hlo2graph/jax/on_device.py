@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
+from weakref import ref
 
 import jax
 import numpy as np
@@ -27,7 +28,7 @@ from hlo2graph.hlo import Shape
 from hlo2graph.jax.leaves import ARRAY, finished, is_key
 from hlo2graph.jax.lowering import Lowered
 
-MOST_PLACES = 1024  # of results that are known again
+MOST_PLACES = 1024  # of results and of arguments that are known again, before any is forgotten
 
 
 class Place:
@@ -44,13 +45,6 @@ _places: dict[int, Place] = {}  # by address, of all functions; of some the memo
 _row_major: set[Any] = set()  # layouts
 
 
-class _Last(NamedTuple):
-    """Arrays of JAX's own that a call was given, and where they are, by their ids."""
-
-    arrays: list[object]  # alive, so that no other object has such an id
-    places: dict[int, int]
-
-
 class DeviceCalls:
     """Calls of a CUDA executable, with arrays of JAX's as leaves."""
 
@@ -61,7 +55,8 @@ class DeviceCalls:
         self._stream = executable.stream
         self._number = int(executable.stream)
         self._ready_on = stream_of(device)
-        self._last = _Last([], {})
+        self._kept: list[object] = []  # the arrays of JAX's own that the last call was given
+        self._where: dict[int, tuple[ref[Any], int]] = {}  # such arrays and their places, by id
         self._relays: dict[Stream, tuple[Relay, int]] = {}
         self._blocks = Blocks(executable.device, self._stream)
         self._place = (dlpack.CUDA, executable.device.ordinal)
@@ -81,11 +76,10 @@ class DeviceCalls:
         on_host: dict[int, Any] = {}
         inputs: list[int | None] = []
         theirs: list[object] = []  # what keeps memory of JAX's alive
-        last = self._last
         for position, arg in enumerate(args):
-            address = last.places.get(id(arg))
-            if address is not None and not arg.is_deleted():  # as at the call before
-                inputs.append(address)
+            known = self._where.get(id(arg))
+            if known is not None and not (known[0]() is not arg or arg.is_deleted()):
+                inputs.append(known[1])
                 theirs.append(arg)
                 continue
             address = self._address(arg, theirs) if type(arg) is ARRAY else None
@@ -97,10 +91,10 @@ class DeviceCalls:
             taken = self._deleted(leaves, inputs[len(self._constants) :])
         blocks = [self._block(k, taken) for k in range(len(self._outputs))]
         outputs = [block.address for block in blocks]
-        if len(theirs) != len(last.arrays) or not all(map(is_, theirs, last.arrays)):
-            places = {id(arg): at for arg, at in zip(args, inputs, strict=True) if at is not None}
-            last = self._last = _Last(theirs, {id(array): places[id(array)] for array in theirs})
-        used = self.executable.run_at(inputs, outputs, on_host, last.arrays)
+        kept = self._kept
+        if len(theirs) != len(kept) or not all(map(is_, theirs, kept)):
+            kept = self._kept = theirs
+        used = self.executable.run_at(inputs, outputs, on_host, kept)
         relay, number = self._relays.get(used) or self._new_relay(used)
         relay()
         return [self._handed(block, k, number) for k, block in enumerate(blocks)]
@@ -117,11 +111,19 @@ class DeviceCalls:
         if place is None or place.export.owner is None:
             if array._pjrt_layout not in _row_major and not _is_row_major(array):
                 return None
+            self._know(array, address)
             theirs.append(array)
             place = None
         if not array.is_ready() and (place is None or place.stream != self._number):
             exported(array, self._stream)
         return address
+
+    def _know(self, array: Any, address: int) -> None:
+        """Find an array again as long as it lives."""
+        if len(self._where) >= MOST_PLACES:
+            alive = {k: v for k, v in self._where.items() if v[0]() is not None}
+            self._where = alive if len(alive) < MOST_PLACES // 2 else {}
+        self._where[id(array)] = ref(array), address
 
     def _deleted(self, leaves: Sequence[Any], addresses: Sequence[int | None]) -> dict[int, Block]:
         """Delete donated results of ours; return the blocks that are ours again, by leaf."""
