@@ -516,3 +516,39 @@ def test_a_stencil_does_two_rounds_a_kernel_and_copies_nothing():
     moved = [t for t in loop.body.thunks if max(w.size for w in writes(t)) == 400]
     assert len(moved) == 2
     assert not any(isinstance(t, Copy) for t in moved)
+
+
+@pytest.mark.parametrize(("aliased", "size"), [(False, 4), (True, 4), (False, 1 << 15)])
+def test_parameters_that_rounds_write_over_are_copied_beside_other_work(aliased, size):
+    shape = f"f32[{size}]"
+    alias = ", input_output_alias={ {}: (0, {}, may-alias) }" if aliased else ""
+    text = f"""HloModule m{alias}
+    body {{
+      s = (s32[], {shape}, {shape}) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      x = {shape} get-tuple-element(s), index=1
+      kept = {shape} get-tuple-element(s), index=2
+      one = s32[] constant(1)
+      next = s32[] add(n, one)
+      new = {shape} subtract(x, kept)
+      ROOT r = (s32[], {shape}, {shape}) tuple(next, new, kept)
+    }}
+    more {{
+      s = (s32[], {shape}, {shape}) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      end = s32[] constant(400)
+      ROOT c = pred[] compare(n, end), direction=LT
+    }}
+    ENTRY e {{
+      zero = s32[] constant(0)
+      p = {shape} parameter(0)
+      q = {shape} parameter(1)
+      t = (s32[], {shape}, {shape}) tuple(zero, p, q)
+      w = (s32[], {shape}, {shape}) while(t), condition=more, body=body
+      ROOT y = {shape} get-tuple-element(w), index=1
+    }}"""
+    made = own_inits(h2g.parse(text))
+    verify(made)
+    copied = [i.operands for i in made.entry.instructions if i.opcode == "copy"]
+    wanted = [] if aliased else [("zero",), ("p",)] if size == 4 else [("zero",)]
+    assert copied == wanted
