@@ -78,7 +78,8 @@ class DeviceCalls:
         theirs: list[object] = []  # what keeps memory of JAX's alive
         for position, arg in enumerate(args):
             known = self._where.get(id(arg))
-            if known is not None and not (known[0]() is not arg or arg.is_deleted()):
+            found = None if known is None else known[0]()
+            if known and found is not None and found is arg and not found.is_deleted():
                 inputs.append(known[1])
                 theirs.append(arg)
                 continue
