@@ -19,6 +19,7 @@ from hlo2graph.ops.device import Expr
 from hlo2graph.ops.linalg import largest_block
 
 FEWEST_THREADS, MOST_THREADS = 64, 512
+FACTOR_THREADS = 256  # that factor a small matrix in shared memory
 _INCLUDE = '#include "spectra.cuh"\n'
 
 
@@ -148,18 +149,47 @@ def _strides(shape: Shape) -> tuple[int, ...]:
 
 def _potrf(w: _Writer) -> None:
     """Factor the lower triangle, or the adjoint of the upper one, as it lies."""
+    if 0 < w.rows <= largest_block(w.shape.dtype):
+        _small_potrf(w)
+        return
     w.fill(0, 0)
     a = w.matrix("a", 0)
     lower = w.options["uplo"] == "L"
     if not lower:
         w.do("conjugate", a)
-    small = w.rows if w.rows <= largest_block(w.shape.dtype) else 0
-    routine, matrix = "potrf_block" if small else "potrf", a if lower else f"{a}.transposed()"
-    w.emit.line(f"const int bad = {w.call(routine, matrix, size=small)};")
+    w.emit.line(f"const int bad = {w.call('potrf', a if lower else f'{a}.transposed()')};")
     if not lower:
         w.do("conjugate", a)
     with w.emit.block("if (bad)"):
         w.fill(0, 0)
+    w.inform(1, "bad")
+
+
+def _small_potrf(w: _Writer) -> None:
+    """The same in shared memory, where the other triangle goes along."""
+    emit, size, lower = w.emit, w.rows, w.options["uplo"] == "L"
+    w.threads = FACTOR_THREADS
+    head = f"for (int at = threadIdx.x; at < {size * size}; at += {w.threads})"
+    by_rows = w.shape.minor_to_major[0] == w.shape.rank - 1
+
+    def place() -> tuple[Expr, Expr, str]:
+        major, minor = emit.split("at", (size, size))
+        row, column = (major, minor) if by_rows else (minor, major)
+        return row, column, f"held[{row}][{column}]" if lower else f"held[{column}][{row}]"
+
+    emit.line(f"__shared__ {w.type} held[{size}][{size + 1}], column[2][{size}];")
+    emit.line("#pragma unroll 8")
+    with emit.block(head):
+        row, column, held = place()
+        value = w.element(0, (row, column))
+        emit.line(f"{held} = {value if lower else f'hlo::conj({value})'};")
+    emit.line(f"const int bad = hlo::factor_block<{size}, {w.threads}>(held, column);")
+    with emit.block("if (bad)"):
+        w.fill(0, 0)
+    with emit.block("else"), emit.block(head):
+        row, column, held = place()
+        at = emit.offset(w.form.results[0], (*w.batch, row, column))
+        emit.line(f"r0[{at}] = {held if lower else f'hlo::conj({held})'};")
     w.inform(1, "bad")
 
 

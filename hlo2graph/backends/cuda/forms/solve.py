@@ -48,6 +48,7 @@ def _small_cholesky(form: Form) -> KernelSource:
         return value if lower else f"hlo::conj({value})"
 
     emit.line(f"__shared__ {kind} a[{size}][{size + 1}];")
+    emit.line("#pragma unroll 8")
     with emit.block(every):
         one, other = emit.split("at", (size, size))
         row, column = (one, other) if lower else (other, one)
@@ -152,6 +153,7 @@ def _small_solve(system: _System) -> KernelSource:
 
     emit.line(f"__shared__ {kind} a[{size}][{size + 1}];")
     emit.line(f"__shared__ {kind} x[{size}][{columns}];")
+    emit.line("#pragma unroll 8")
     with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {threads})"):
         row, step = emit.split("at", (size, size))
         with emit.block(f"if ({step} <= {row})"):
@@ -161,7 +163,7 @@ def _small_solve(system: _System) -> KernelSource:
     column = emit.integer(f"{piece} * {columns} + mine")
     inside = emit.integer(f"{column} < {last} ? {column} : {last}")
     every = f"for (int k = team; k < {size}; k += {TEAMS})"
-    emit.line("#pragma unroll 4")
+    emit.line("#pragma unroll 16")
     with emit.block(every):
         place = system.place(batch, row_of("k"), inside)
         emit.line(f"x[k][mine] = {emit.leaf(form.instr.operands[1], 0, place)};")

@@ -344,19 +344,6 @@ __device__ inline int potrf(const Matrix<T>& a) {
   return 0;
 }
 
-// The same of a small matrix, in shared memory; it stays as it is where it has no factor.
-template <int Threads, int Size, class T>
-__device__ inline int potrf_block(const Matrix<T>& a) {
-  __shared__ T held[Size][Size + 1], column[2][Size];
-  for (int at = threadIdx.x; at < Size * Size; at += Threads)
-    held[at / Size][at % Size] = a(at / Size, at % Size);
-  const int bad = factor_block<Size, Threads>(held, column);
-  for (int at = threadIdx.x; !bad && at < Size * Size; at += Threads)
-    if (at % Size <= at / Size) a(at / Size, at % Size) = held[at / Size][at % Size];
-  __syncthreads();
-  return bad;
-}
-
 // The upper factor of r^T r + w w^T, by rotations that make w zero.
 template <int Threads, class T>
 __device__ inline void cholesky_update(const Matrix<T>& r, Vector<T> w) {
