@@ -33,7 +33,7 @@ def top_k_kernel(form: Form) -> KernelSource:
     if k > WIDEST // 2:
         return _by_rank(form, emit, k)
     least = min(WIDEST, window_size(2 * k, shape.dtype.size + POSITION_BYTES))
-    window = max(least, min(512, window_size(shape.dims[-1], POSITION_BYTES)))
+    window = max(least, min(WIDEST, window_size(shape.dims[-1], POSITION_BYTES)))
     threads = threads_for(window)
     _by_windows(form, emit, window, threads)
     return form.source(emit, max(1, rows), threads)
