@@ -141,22 +141,42 @@ class _Factor:
         return to.join((left, right), last), self._first(info, later, size)
 
     def _by_panels(self, name: str, block: int) -> tuple[str, str]:
+        """Take panels off the left.
+
+        The next one is brought up to date by a product of its own, so that it need not wait for
+        the larger one of all that is behind it.
+        """
         to = self.to
         whole, last = to.shape(name).dims[-1], to.shape(name).rank - 1
+        panel, rest = self._parted(name, min(block, whole))
         panels: list[str] = []
-        info = ""
-        for start in range(0, whole, block):
-            left = whole - start
-            size = min(block, left)
-            corner, wrong = self._leaf(self._part(name, (0, size), (0, size)))
+        info, start = "", 0
+        while True:
+            size = to.shape(panel).dims[-1]
+            left = whole - start - size
+            corner, wrong = self._leaf(to.cut(panel, last - 1, 0, size))
             info = self._first(info, wrong, start) if info else wrong
-            if size < left:
-                below = self._part(name, (size, left), (0, size))
-                below = _solved(to, corner, below, _BELOW)
-                name = _less(to, self._part(name, (size, left), (size, left)), below, below)
-                corner = to.join((corner, below), last - 1)
-            panels.append(self._under_zeros(corner, start))
-        return to.join(panels, last), info
+            if not left:
+                panels.append(self._under_zeros(corner, start))
+                return to.join(panels, last), info
+            below = _solved(to, corner, to.cut(panel, last - 1, size, size + left), _BELOW)
+            panels.append(self._under_zeros(to.join((corner, below), last - 1), start))
+            start += size
+            following = min(block, left)
+            near = to.cut(below, last - 1, 0, following)
+            panel, rest = self._parted(rest, following)
+            panel = _less(to, panel, below, near)
+            if following < left:
+                far = to.cut(below, last - 1, following, left)
+                rest = _less(to, rest, far, far)
+
+    def _parted(self, name: str, size: int) -> tuple[str, str]:
+        """Return the first columns, and what is right of them and below as many rows."""
+        last = self.to.shape(name).rank - 1
+        whole = self.to.shape(name).dims[-1]
+        behind = (size, whole)
+        rest = self._part(name, behind, behind) if size < whole else ""
+        return self.to.cut(name, last, 0, size), rest
 
     def _leaf(self, name: str) -> tuple[str, str]:
         to, shape = self.to, self.to.shape(name)
