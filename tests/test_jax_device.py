@@ -76,6 +76,8 @@ FUNCTIONS = {
     "key": lambda x, y: jax.random.key(3),
     "narrow": lambda x, y: (x.astype(jnp.bfloat16) + 1, x > 3),
     "nothing": lambda x, y: (),
+    "empty": lambda x, y: (x[:0], y[:0] + x[:0]),
+    "eight-bits": lambda x, y: x.astype(jnp.float8_e4m3fn),
 }
 
 
@@ -206,6 +208,12 @@ def test_deleted_arrays_are_refused(made):
     x.delete()
     with pytest.raises(RuntimeError, match="deleted"):
         f(x)
+
+
+def test_results_that_cannot_be_handed_over_are_jaxs(made):
+    f = hlo2graph.jax.jit(lambda x: x.astype(jnp.int4))
+    with pytest.warns(UserWarning, match="result 0 is s4, which DLPack has not"):
+        same(f(Y), Y.astype(jnp.int4))
 
 
 def test_many_arrays(made, monkeypatch):

@@ -24,6 +24,7 @@ from hlo2graph.backends.cuda.blocks import Block, Blocks
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.memory import Stream, strides_of
 from hlo2graph.backends.cuda.relay import Relay
+from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Shape
 from hlo2graph.jax.leaves import ARRAY, finished, is_key
 from hlo2graph.jax.lowering import Lowered
@@ -49,6 +50,7 @@ class DeviceCalls:
     """Calls of a CUDA executable, with arrays of JAX's as leaves."""
 
     def __init__(self, executable: CudaExecutable, lowered: Lowered, device: Any) -> None:
+        """Prepare calls; raises UnsupportedError where JAX could not take a result over."""
         plan = executable.plan
         self.executable = executable
         self._device = device
@@ -61,8 +63,10 @@ class DeviceCalls:
         self._blocks = Blocks(executable.device, self._stream)
         self._place = (dlpack.CUDA, executable.device.ordinal)
         self._constants = [jax.device_put(value, device) for value in lowered.constants]
-        self._inputs = [bound.shape for bound in plan.inputs]
         self._outputs = [bound.shape for bound in plan.outputs]
+        for position, shape in enumerate(self._outputs):
+            if not dlpack.has_type(shape.dtype.numpy):
+                raise UnsupportedError(f"result {position} is {shape.dtype}, which DLPack has not")
         self._known: list[dict[int, Place]] = [{} for _ in plan.outputs]
         self._results = [
             None if not is_key(aval) and not aval.weak_type else aval for aval in lowered.results

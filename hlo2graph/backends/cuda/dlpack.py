@@ -74,6 +74,11 @@ _python.PyCapsule_GetPointer.restype = c_void_p
 _python.PyCapsule_GetPointer.argtypes = (py_object, ctypes.c_char_p)
 
 
+def has_type(dtype: np.dtype[Any]) -> bool:
+    """Tell whether DLPack has an element type."""
+    return dtype in _BY_DTYPE
+
+
 @dataclass(frozen=True, slots=True)
 class Foreign:
     """Device memory of another library; `owner` keeps it alive."""
