@@ -17,6 +17,7 @@ from hlo2graph.inspect.host_runner import HostRunner
 from hlo2graph.inspect.profile import host_profile
 from hlo2graph.inspect.reference import host_results, pinned_results
 from hlo2graph.inspect.report import RunReport, Stage
+from hlo2graph.inspect.rounding import moved_by_rounding
 from hlo2graph.inspect.self_check import Check, check_orders
 from hlo2graph.inspect.summary import summarise_result
 from hlo2graph.inspect.tf32 import loosened, moved_by_tf32
@@ -142,6 +143,13 @@ def check_reference(
         moved = moved_by_tf32(module, args, want)
         held = _held_against(want, plan, results, wishes, pinned, tf32=tf32, moved=moved)
         against += ", as far as TF32 leaves it"
+    if wishes.absolute is None and not all(c.ok for c in held):
+        for moved in moved_by_rounding(module, args):
+            nearer = _held_against(want, plan, results, wishes, pinned, tf32=tf32, moved=moved)
+            if all(c.ok for c in nearer):
+                held = nearer
+                against += ", as near as the last bits of the arguments leave it"
+                break
     loose = len(results) - len(held)
     if loose:
         against += f" (but for {plural(loose, 'result')}: rng gives other bits elsewhere)"
@@ -167,7 +175,7 @@ def _held_against(
 ) -> tuple[Comparison, ...]:
     """Compare with a reference's results, those left out whose bits HLO does not pin.
 
-    `moved` is how far rounding to TF32 moves each of them.
+    `moved` is how far rounding moves each of them.
     """
     found = []
     for at, (bound, result, reference) in enumerate(zip(plan.outputs, results, want, strict=True)):
