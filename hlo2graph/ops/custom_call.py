@@ -14,13 +14,13 @@ from hlo2graph.ops.custom_cublas_f8 import CUBLAS_F8
 from hlo2graph.ops.custom_cudnn import CUDNN
 from hlo2graph.ops.custom_cusolver import CUSOLVER
 from hlo2graph.ops.custom_jax import JAX
-from hlo2graph.ops.custom_lapack import LAPACK
+from hlo2graph.ops.custom_lapack import LAPACK, factors_block
 from hlo2graph.ops.custom_sort import CUB
 from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_of
 from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
 from hlo2graph.ops.device_shaping import same_index
 from hlo2graph.ops.expect import host_arrays, refuse, require
-from hlo2graph.ops.sort_runs import SORT_RUNS, infer_runs, sort_runs, why_not_runs
+from hlo2graph.ops.sort_runs import SORT_RUNS, begins_a_sort, infer_runs, sort_runs, why_not_runs
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
 
@@ -116,6 +116,11 @@ def _device(instr: Instruction) -> DeviceChoice:
     if target_of(instr) == SORT_RUNS:
         return OwnKernel("sort-runs")
     return TARGETS[target_of(instr)].device(instr)
+
+
+def takes_in(instr: Instruction) -> bool:
+    """Tell whether a call's kernel may compute what makes its operands: it reads each once."""
+    return begins_a_sort(instr) or factors_block(instr)
 
 
 def less_workspace(instr: Instruction) -> Instruction:

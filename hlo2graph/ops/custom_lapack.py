@@ -33,6 +33,7 @@ from hlo2graph.ops.custom_target import (
 )
 from hlo2graph.ops.device import NoDevice, OwnKernel
 from hlo2graph.ops.expect import as_arrays, host_arrays, require
+from hlo2graph.ops.linalg import largest_block
 from hlo2graph.ops.spec import Array, HostValue
 
 Options: TypeAlias = Mapping[str, str]
@@ -135,6 +136,16 @@ def lapack_call(instr: Instruction) -> Call | str:
     name, read, _ = _NAMED[target_of(instr)]
     options = read(instr, ROUTINES[name].options)
     return options if isinstance(options, str) else Call(name, options)
+
+
+def factors_block(instr: Instruction) -> bool:
+    """Tell whether an instruction is a potrf of matrices that a block keeps at hand."""
+    if instr.opcode != "custom-call" or target_of(instr) not in _NAMED:
+        return False
+    call, leaves = lapack_call(instr), result_leaves(instr)
+    if not isinstance(call, Call) or call.name != "potrf" or not leaves or not leaves[0].elements:
+        return False
+    return leaves[0].dims[-1] <= largest_block(leaves[0].dtype)
 
 
 def routine_of(target: str) -> Routine | None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from hlo2graph.hlo import Computation, Instruction, Shape, TupleShape
 from hlo2graph.ops import OPS
+from hlo2graph.ops.custom_call import takes_in
 from hlo2graph.ops.device import NoDevice, device_of
 from hlo2graph.ops.effects import has_effect
 from hlo2graph.ops.own_dot import runs_as_own_kernel
-from hlo2graph.ops.sort_runs import begins_a_sort
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.passes.join import controls, waits_of
 
@@ -150,7 +150,7 @@ def _why_barred(body: Body, instr: Instruction) -> str | None:
             return body.barred.get(instr.operands[0])
         case "constant" | "parameter" | "tuple" as opcode:
             return None if _is_free(body, instr) else f"a {opcode} is no kernel"
-        case opcode if opcode in _ALONE and not begins_a_sort(instr):
+        case opcode if opcode in _ALONE and not takes_in(instr):
             return f"a {opcode} stays as it was written"
         case _:
             return _why_no_kernel(body, instr)

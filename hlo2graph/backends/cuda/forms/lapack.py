@@ -14,9 +14,8 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
-from hlo2graph.ops.custom_lapack import Call, lapack_call
+from hlo2graph.ops.custom_lapack import Call, factors_block, lapack_call
 from hlo2graph.ops.device import Expr
-from hlo2graph.ops.linalg import largest_block
 
 FEWEST_THREADS, MOST_THREADS = 64, 512
 FACTOR_THREADS = 256  # that factor a small matrix in shared memory
@@ -31,6 +30,8 @@ def lapack_kernel(form: Form) -> KernelSource:
     _BODIES[call.name](writer)
     blocks = max(1, prod(form.shape(0).dims[: writer.batch_rank]))
     source = form.source(writer.emit, blocks, writer.threads)
+    if factors_block(form.instr):
+        return source
     return KernelSource(source.name, _INCLUDE + source.text, source.grid, source.threads)
 
 
@@ -149,7 +150,7 @@ def _strides(shape: Shape) -> tuple[int, ...]:
 
 def _potrf(w: _Writer) -> None:
     """Factor the lower triangle, or the adjoint of the upper one, as it lies."""
-    if 0 < w.rows <= largest_block(w.shape.dtype):
+    if factors_block(w.form.instr):
         _small_potrf(w)
         return
     w.fill(0, 0)
