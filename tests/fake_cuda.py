@@ -328,11 +328,11 @@ class FakeLibrary:
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
 
-    def cuLaunchKernel(self, function, *rest):
+    def cuLaunchKernelEx(self, config, function, parameters, extra):
         if self.driver.functions[function.value] == builtin.MOVE:
-            self.driver.move(rest[-2].value, rest[1].value)
+            self.driver.move(parameters.value, config._obj.grid_y)
             return 0
-        _, run = self.driver.kernel(function.value, rest[-2].value)
+        _, run = self.driver.kernel(function.value, parameters.value)
         run()
         return 0
 

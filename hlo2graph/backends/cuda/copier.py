@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from ctypes import Structure, addressof, c_uint, c_uint64, c_void_p
+from ctypes import Structure, addressof, c_uint64
 from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar
 
 from hlo2graph.backends.cuda import builtin
-from hlo2graph.backends.cuda.driver import bound
+from hlo2graph.backends.cuda.launch_config import LaunchConfig, launch_call
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
 from hlo2graph.backends.cuda.route import Move, in_waves
 
@@ -57,23 +57,15 @@ class Loose:
 class Launch:
     """One launch of the kernel that copies; another set of copies may take its place."""
 
-    __slots__ = ("_blocks", "_call", "_most_blocks", "_moves", "_rows", "_stream")
+    __slots__ = ("_call", "_config", "_most_blocks", "_moves")
 
     def __init__(self, function: Any, most_blocks: int) -> None:
         self._most_blocks = most_blocks
         self._moves = moves = Moves()
-        self._blocks, self._rows, self._stream = c_uint(), c_uint(), c_void_p()
-        pointer, one, none = c_uint64(addressof(moves)), c_uint(1), c_uint(0)
-        self._call = bound(
-            "cuLaunchKernel",
-            c_void_p(int(function)),
-            *(self._blocks, self._rows, one),
-            *(c_uint(builtin.MOVE_THREADS), one, one, none),
-            self._stream,
-            c_void_p(addressof(pointer)),
-            None,
-            place="moving arrays",
-            keep=pointer,
+        self._config = LaunchConfig(0, 0, 1, builtin.MOVE_THREADS, 1, 1, 0, 0)
+        pointer = c_uint64(addressof(moves))
+        self._call = launch_call(
+            self._config, function, addressof(pointer), "moving arrays", pointer
         )
 
     def give(self, moves: Sequence[Move]) -> None:
@@ -81,12 +73,12 @@ class Launch:
         count, held = len(moves), self._moves
         sources, targets, sizes = zip(*moves, strict=True)
         held.source[:count], held.target[:count], held.size[:count] = sources, targets, sizes
-        self._blocks.value = min(self._most_blocks, -(-max(sizes) // builtin.MOVE_BYTES))
-        self._rows.value = count
+        self._config.grid_x = min(self._most_blocks, -(-max(sizes) // builtin.MOVE_BYTES))
+        self._config.grid_y = count
 
     def __call__(self, stream: Stream) -> None:
         """Enqueue them on `stream`; the driver has read them when this returns."""
-        self._stream.value = int(stream)
+        self._config.stream = int(stream)
         self._call()
 
 

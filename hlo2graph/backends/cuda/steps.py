@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 from hlo2graph.backends.cuda.addresses import Addresses, Operand
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.driver import Bound, bound, cuda
+from hlo2graph.backends.cuda.launch_config import LaunchConfig, launch_call
 from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES
 from hlo2graph.program.thunks import Slice
 
@@ -64,17 +65,8 @@ class KernelStep:
     def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that launches it on `stream`."""
         packed = PackedArguments(self.arguments, at)
-        sizes = [c_uint(n) for n in (*self.grid, self.threads, 1, 1, self.shared_bytes)]
-        return bound(
-            "cuLaunchKernel",
-            c_void_p(int(self.function)),
-            *sizes,
-            c_void_p(int(stream)),
-            c_void_p(packed.address),
-            None,
-            place=f"launching {self.place}",
-            keep=packed,
-        )
+        config = LaunchConfig(*self.grid, self.threads, 1, 1, self.shared_bytes, int(stream))
+        return launch_call(config, self.function, packed.address, f"launching {self.place}", packed)
 
     def node_params(self, packed: PackedArguments) -> Any:
         """Return the parameters of a kernel node."""
