@@ -1,4 +1,4 @@
-"""Device rule of fft: the transform as its defining sum, one result element at a time.
+"""Device rule of fft where blocks have no form for it: its defining sum, one element at a time.
 
 Twiddle factors come from exact fractions of a turn, so that the sum's own rounding is all there is.
 """

@@ -16,7 +16,6 @@ from functools import partial
 
 from hlo2graph.hlo import (
     DTYPES,
-    Attribute,
     Computation,
     Instruction,
     Module,
@@ -24,18 +23,16 @@ from hlo2graph.hlo import (
     Shape,
     TupleShape,
 )
-from hlo2graph.hlo.attributes import Raw
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
 from hlo2graph.ops.custom_target import result_leaves, target_of
 from hlo2graph.ops.linalg import largest_block
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays, resized
+from hlo2graph.passes.large.triangles import BELOW, conjugate, less, real_part, solved
 from hlo2graph.passes.redraft import redraft
 
 MOST_PANELS = 32
-_EXACT = Raw("{highest,highest}")
-_REAL_OF = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 
 
 def split_factors(module: Module) -> Module:
@@ -85,7 +82,7 @@ def _split_cholesky(to: Arrays) -> None:
     found, _ = _Factor(to, informs=False).of(held)
     last = shape.rank - 1
     corner = to.cut(found, last, shape.dims[-1] - 1, shape.dims[-1])
-    corner = _real(to, to.cut(corner, last - 1, shape.dims[-1] - 1, shape.dims[-1]))
+    corner = real_part(to, to.cut(corner, last - 1, shape.dims[-1] - 1, shape.dims[-1]))
     batch = to.add("reshape", Shape(to.shape(corner).dtype, shape.dims[:-2]), (corner,))
     bad = to.compare(batch, "NE", batch)
     whole = to.shape(found)
@@ -132,8 +129,8 @@ class _Factor:
         to = self.to
         low, info = self.of(self._part(name, (0, size), (0, size)))
         rows = (size, to.shape(name).dims[-1])
-        below = _solved(to, low, self._part(name, rows, (0, size)), _BELOW)
-        rest = _less(to, self._part(name, rows, rows), below, below)
+        below = solved(to, low, self._part(name, rows, (0, size)), BELOW)
+        rest = less(to, self._part(name, rows, rows), below, below)
         high, later = self.of(rest)
         last = to.shape(name).rank - 1
         left = to.join((low, below), last - 1)
@@ -159,16 +156,16 @@ class _Factor:
             if not left:
                 panels.append(self._under_zeros(corner, start))
                 return to.join(panels, last), info
-            below = _solved(to, corner, to.cut(panel, last - 1, size, size + left), _BELOW)
+            below = solved(to, corner, to.cut(panel, last - 1, size, size + left), BELOW)
             panels.append(self._under_zeros(to.join((corner, below), last - 1), start))
             start += size
             following = min(block, left)
             near = to.cut(below, last - 1, 0, following)
             panel, rest = self._parted(rest, following)
-            panel = _less(to, panel, below, near)
+            panel = less(to, panel, below, near)
             if following < left:
                 far = to.cut(below, last - 1, following, left)
-                rest = _less(to, rest, far, far)
+                rest = less(to, rest, far, far)
 
     def _parted(self, name: str, size: int) -> tuple[str, str]:
         """Return the first columns, and what is right of them and below as many rows."""
@@ -226,109 +223,17 @@ def _lower_of(to: Arrays, name: str) -> str:
     return to.apply("select", lower, name, to.like_filled(name, 0))
 
 
-# ---- solves ---------------------------------------------------------------------------------
-
-_BELOW: dict[str, Attribute] = {
-    "left_side": False,
-    "lower": True,
-    "unit_diagonal": False,
-    "transpose_a": "ADJOINT",
-}
-
-
 def _split_solve(to: Arrays) -> None:
     a, b = to.like.operands
     if _is_large(to.shape(a)):
         names = ("left_side", "lower", "unit_diagonal", "transpose_a")
         how = {name: to.like.attrs[name] for name in names if name in to.like.attrs}
-        to.end(_solved(to, a, b, how))
-
-
-def _solved(to: Arrays, a: str, b: str, how: dict[str, Attribute]) -> str:
-    """Return the solution of a system, as a triangular-solve of these attributes has it."""
-    size, block = to.shape(a).dims[-1], largest_block(to.shape(a).dtype)
-    left, turned = bool(how.get("left_side", False)), how["transpose_a"] != "NO_TRANSPOSE"
-    along = to.shape(b).rank - (2 if left else 1)
-    lower = bool(how.get("lower", False)) != turned  # op(a) is
-    upwards = lower != left
-    found: list[str] = []
-    starts = range(0, size, block)
-    begin, end = 0, size  # of the rows that b still has
-    for start in reversed(starts) if upwards else starts:
-        stop = min(start + block, size)
-        mine = _square(to, a, (start, stop), (start, stop))
-        part = to.cut(b, along, start - begin, stop - begin)
-        solved = to.add("triangular-solve", to.shape(part), (mine, part), **how)
-        found.append(solved)
-        rest = (begin, start) if upwards else (stop, end)
-        if rest[0] == rest[1]:
-            continue
-        b = to.cut(b, along, rest[0] - begin, rest[1] - begin)
-        begin, end = rest
-        # op(a) has the rest's rows and this block's columns, or the other way round.
-        rows, columns = (rest, (start, stop)) if left != turned else ((start, stop), rest)
-        factor = _square(to, a, rows, columns)
-        if how["transpose_a"] == "ADJOINT":
-            factor = _conjugate(to, factor)
-        b = _subtracted(to, b, factor, solved, left=left, turned=turned)
-    return to.join(found[::-1] if upwards else found, along) if len(found) > 1 else found[0]
-
-
-def _square(to: Arrays, name: str, rows: tuple[int, int], columns: tuple[int, int]) -> str:
-    last = to.shape(name).rank - 1
-    return to.cut(to.cut(name, last - 1, *rows), last, *columns)
-
-
-def _subtracted(to: Arrays, b: str, factor: str, solved: str, *, left: bool, turned: bool) -> str:
-    """Return b - op(factor) solved, or b - solved op(factor)."""
-    last = to.shape(b).rank - 1
-    if left:
-        operands, dims = (factor, solved), (last - 1 if turned else last, last - 1)
-    else:
-        operands, dims = (solved, factor), (last, last if turned else last - 1)
-    return to.apply("subtract", b, _product(to, operands, dims, to.shape(b)))
-
-
-def _less(to: Arrays, name: str, one: str, other: str) -> str:
-    """Return `name` less one times the adjoint of the other."""
-    last = to.shape(name).rank - 1
-    operands = one, _conjugate(to, other)
-    return to.apply("subtract", name, _product(to, operands, (last, last), to.shape(name)))
-
-
-def _product(to: Arrays, operands: tuple[str, str], dims: tuple[int, int], shape: Shape) -> str:
-    batch = tuple(range(shape.rank - 2))
-    attrs: dict[str, Attribute] = {"lhs_batch_dims": batch, "rhs_batch_dims": batch}
-    return to.add(
-        "dot",
-        shape,
-        operands,
-        **(attrs if batch else {}),
-        lhs_contracting_dims=dims[:1],
-        rhs_contracting_dims=dims[1:],
-        operand_precision=_EXACT,
-    )
-
-
-# ---- elements -------------------------------------------------------------------------------
-
-
-def _real(to: Arrays, name: str) -> str:
-    dtype = to.shape(name).dtype
-    return to.apply("real", name, to=_REAL_OF[dtype.name]) if dtype.is_complex else name
-
-
-def _conjugate(to: Arrays, name: str) -> str:
-    dtype = to.shape(name).dtype
-    if not dtype.is_complex:
-        return name
-    imag = to.apply("negate", to.apply("imag", name, to=_REAL_OF[dtype.name]))
-    return to.apply("complex", _real(to, name), imag, to=dtype)
+        to.end(solved(to, a, b, how))
 
 
 def _adjoint(to: Arrays, name: str) -> str:
     last = to.shape(name).rank - 1
-    return _conjugate(to, to.exchanged(name, last - 1, last))
+    return conjugate(to, to.exchanged(name, last - 1, last))
 
 
 def _laid_out(to: Arrays, name: str, wanted: Shape) -> str:
