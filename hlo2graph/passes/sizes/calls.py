@@ -18,6 +18,11 @@ from hlo2graph.passes.sizes.value import (
     whole,
 )
 
+_MARKS = frozenset(
+    {"MoveToDevice", "MoveToHost", "SPMDFullToShardShape", "SPMDShardToFullShape"}
+    | {"SetBound", "Sharding", "annotate_device_placement"}
+)
+
 Follow: TypeAlias = "Callable[[str, tuple[Pattern, ...], Pattern | None], tuple[str, Pattern]]"
 """Rewrite a computation for arguments with sizes in such places and a result with sizes at least
 in the places given, or wherever it has any; return its name and where the result has sizes."""
@@ -84,21 +89,28 @@ def each(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
 
 def custom_call(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
     """Follow the two calls by which XLA makes whole arrays bounded, and back."""
-    value = values[0] if values else None
-    if value is None:
-        raise UnfollowedError(instr.name)
-    match target_of(instr):
-        case "SliceToDynamic" if isinstance(instr.shape, Shape):
-            sizes = {(0, d): values[1 + d].name for d in instr.shape.dynamic}
-            return body.stands(instr, value.name, sizes)
-        case "PadToStatic" if isinstance(value.shape, Shape):
+    target = target_of(instr)
+    if target == "SliceToDynamic" and _fits(values[1:], values[:1], instr.shape):
+        assert isinstance(instr.shape, Shape)
+        sizes = {(0, d): values[1 + d].name for d in instr.shape.dynamic}
+        return body.stands(instr, values[0].name, sizes)
+    if target == "PadToStatic" and len(values) == 1 and isinstance(values[0].shape, Shape):
+        value, given = values[0], whole(instr.shape)
+        parts = (value.shape, *[SIZE] * value.array.rank)
+        if given.compatible(TupleShape(parts)):
             found = [body.size_along(value, d) for d in range(value.array.rank)]
-            shape = whole(instr.shape)
-            return body.named(instr, "tuple", shape, [value.name, *found], {}, {})
-        case "Sharding" | "SPMDFullToShardShape" | "SPMDShardToFullShape":
-            return body.keep(instr, [value.name], value.sizes)
-        case _:
-            raise UnfollowedError(instr.name)
+            return body.named(instr, "tuple", given, [value.name, *found], {}, {})
+    if target in _MARKS and len(values) == 1 and whole(instr.shape).compatible(values[0].shape):
+        return body.keep(instr, [values[0].name], values[0].sizes)
+    raise UnfollowedError(instr.name)
+
+
+def _fits(sizes: Sequence[Value], arrays: Sequence[Value], result: AnyShape) -> bool:
+    """Tell whether there is a size for each dimension of the one array that a call bounds."""
+    if len(arrays) != 1 or not arrays[0].shape.compatible(whole(result)):
+        return False
+    each = all(size.shape.compatible(SIZE) for size in sizes)
+    return each and isinstance(result, Shape) and len(sizes) == result.rank
 
 
 def call(body: Body, instr: Instruction, values: Sequence[Value], follow: Follow) -> Value:
