@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from hlo2graph.inspect.check.finding import Finding, Kind
 from hlo2graph.program.plan import AllocationKind, Plan
@@ -72,14 +73,18 @@ class _Contents:
     ) -> Iterator[Finding]:
         """Check thunks in program order; `written` grows by what they write."""
         for thunk in sequence.thunks:
-            inside = f"{where}/{thunk.name}" if where else thunk.name
-            match thunk:
-                case While():
-                    yield from self._loop(thunk, written, where, inside)
-                case Conditional():
-                    yield from self._branches(thunk, written, where, inside)
-                case _:
-                    yield from self._straight(thunk, written, where)
+            for finding in self._thunk(thunk, written, where):
+                yield finding if finding.span else replace(finding, span=thunk.span)
+
+    def _thunk(self, thunk: Thunk[Slice], written: _Written, where: str) -> Iterator[Finding]:
+        inside = f"{where}/{thunk.name}" if where else thunk.name
+        match thunk:
+            case While():
+                yield from self._loop(thunk, written, where, inside)
+            case Conditional():
+                yield from self._branches(thunk, written, where, inside)
+            case _:
+                yield from self._straight(thunk, written, where)
 
     def _straight(self, thunk: Thunk[Slice], written: _Written, where: str) -> Iterator[Finding]:
         yield from self._read(thunk.name, reads(thunk), written, where)

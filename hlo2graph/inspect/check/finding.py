@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from hlo2graph.errors import Span
 
 
 class Kind(StrEnum):
@@ -21,11 +23,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault: `where` is the sequence it is in, `text` names the thunks and the bytes."""
+    """One fault: `where` is the sequence it is in, `text` names the thunks and the bytes.
+
+    `span` is what the thunk that comes last was made of, where text was read.
+    """
 
     kind: Kind
     where: str
     text: str
+    span: Span | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         place = f"in {self.where}: " if self.where else ""

@@ -108,17 +108,17 @@ class _Order:
         for edge in self.edges_into[at]:
             name = f"the edge {self._names(edge.src, at)}"
             if edge.src >= at:
-                yield Finding(Kind.BASELESS, self.where, f"{name} goes back in program order")
+                yield self._finding(Kind.BASELESS, at, f"{name} goes back in program order")
                 continue
             implied = next(
                 (e.src for e in self.edges_into[at] if self._is_behind(edge.src, e.src, at)), None
             )
             if implied is not None:
                 way = f"{name} says nothing new: the path through {self.thunks[implied].name} does"
-                yield Finding(Kind.REDUNDANT, self.where, way)
+                yield self._finding(Kind.REDUNDANT, at, way)
             elif not self._has_cause(edge):
                 text = f"{name} says {edge.hazard}, which does not hold between them"
-                yield Finding(Kind.BASELESS, self.where, text)
+                yield self._finding(Kind.BASELESS, at, text)
 
     def _has_cause(self, edge: Edge) -> bool:
         source, target = self.thunks[edge.src], self.thunks[edge.dst]
@@ -169,7 +169,10 @@ class _Order:
         text = f"no path {self._names(source, at)}: {hazard}"
         if shared:
             text += f" {_joined(shared)}"
-        return Finding(Kind.UNORDERED, self.where, text)
+        return self._finding(Kind.UNORDERED, at, text)
+
+    def _finding(self, kind: Kind, at: int, text: str) -> Finding:
+        return Finding(kind, self.where, text, self.thunks[at].span)
 
     def _names(self, source: int, at: int) -> str:
         return f"from {self.thunks[source].name} to {self.thunks[at].name}"
