@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,7 +11,13 @@ from hlo2graph.cli.files import emit, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
 from hlo2graph.cli.programs import plan_of
 from hlo2graph.cli.progress import progress
+from hlo2graph.cli.voice import voice
 from hlo2graph.options import PlanOptions
+
+if TYPE_CHECKING:
+    from hlo2graph.inspect.check.report import CheckReport
+
+MARKED = 10  # findings of a plan that annotations show: as many as GitHub shows of a step
 
 
 @click.command("check")
@@ -73,4 +80,17 @@ def command(
     if json_file != "-":
         emit("\n".join(check_text(r) for r in reports), output)
     if not all(r.ok for r in reports):
+        for report in reports:
+            _annotate(report, file)
         click.get_current_context().exit(1)
+
+
+def _annotate(report: CheckReport, file: str) -> None:
+    """Mark the thunks at fault, and on the file what no thunk is alone to blame for."""
+    for finding in report.proof.findings[:MARKED]:
+        voice().annotate(str(finding), finding.span, file)
+    for run in report.runs:
+        if not run.ok:
+            voice().annotate(
+                f"{report.plan.name}: {run.how}: other bits than program order", file=file
+            )

@@ -11,6 +11,7 @@ from hlo2graph.cli.files import Input, emit, modules_in, read_file
 from hlo2graph.cli.options import json_option, output_option, planning_options
 from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
+from hlo2graph.cli.voice import voice
 from hlo2graph.options import PlanOptions
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def command(
     if json_file != "-":
         emit(diff_text(diff, whole=whole), output)
     if exit_code and diff.differ:
+        voice().annotate(
+            f"{before} and {after} differ:\n{diff_text(diff, whole=whole)}", file=after
+        )
         click.get_current_context().exit(1)
 
 

@@ -10,6 +10,7 @@ import click
 
 from hlo2graph.cli.files import emit, read_bytes, read_file
 from hlo2graph.cli.options import output_option
+from hlo2graph.cli.voice import voice
 
 if TYPE_CHECKING:
     from hlo2graph.hlo import AnyShape
@@ -106,10 +107,10 @@ def _save(output: str | None, arrays: Mapping[str, Array]) -> None:
     """Write arrays beside the output; where that is stdout, there is no place for them."""
     count = f"{len(arrays)} array{'s' * (len(arrays) != 1)}"
     if output is None or output == "-":
-        click.echo(f"{count} left out; -o FILE.hlo writes FILE.npz beside it", err=True)
+        voice().note(f"{count} left out; -o FILE.hlo writes FILE.npz beside it")
         return
     from hlo2graph.inspect.arrays import save_arrays
 
     path = Path(output).with_suffix(".npz")
     save_arrays(path, arrays)
-    click.echo(f"{count} in {path}", err=True)
+    voice().note(f"{count} in {path}")

@@ -15,12 +15,13 @@ from typing import NoReturn
 import click
 
 from hlo2graph import __version__
+from hlo2graph.cli.voice import COMMON, INTERRUPTED, Voice
 from hlo2graph.errors import BackendError, HloError
 
-USAGE, NO_BACKEND = 2, 3
 COMMANDS = (
     *("run", "plan", "dot", "buffers", "budget", "check", "explain", "diff", "xla"),
     *("import", "compile", "kernels", "pointers", "fmt", "doctor"),
+    *("completion", "man"),
 )
 
 
@@ -36,10 +37,13 @@ class _Commands(click.Group):
         file = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command = import_module(f"hlo2graph.cli.{file}").command
         assert isinstance(command, click.Command)
+        command.params += [option for option in COMMON if option not in command.params]
         return command
 
 
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=_Commands, params=[*COMMON], context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__)
 def group() -> None:
     """Compile HLO text into a graph whose edges are exactly the data-flow hazards.
@@ -49,7 +53,7 @@ def group() -> None:
     text, as `plan` prints it, or a .h2g file, as `compile` writes it; or, where
     jax is installed, StableHLO as text or bytecode, an HLO proto, a snapshot.
     `-` reads stdin. Several modules in one text are split at `// -----` lines;
-    their JSON is a list.
+    their JSON is a list. Options of all commands stand before or behind COMMAND.
 
     \b
     Exit codes:
@@ -69,25 +73,20 @@ def group() -> None:
 def main() -> NoReturn:
     """Run the command line; every error ends here, as a message and an exit code."""
     _open_streams()
+    voice = Voice()
     try:
-        code = group.main(prog_name="hlo2graph", standalone_mode=False)
+        code = group.main(prog_name="hlo2graph", standalone_mode=False, obj=voice)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except HloError as error:
-        code = _failed(str(error), USAGE)
-    except BackendError as error:
-        code = _failed(f"error: {error}", NO_BACKEND)
     except BrokenPipeError:
         code = _reader_left()
-    except OSError as error:
-        named = f"{error.filename}: " if error.filename else ""
-        code = _failed(f"error: {named}{error.strerror or error}", USAGE)
-    except MemoryError:
-        code = _failed("error: out of memory", USAGE)
+    except (HloError, BackendError, OSError, MemoryError) as error:
+        code = voice.error(error)
     except (KeyboardInterrupt, click.Abort):
-        code = _failed("interrupted", 128 + signal.SIGINT)
+        click.echo("interrupted", err=True)
+        code = INTERRUPTED
     sys.exit(code)
 
 
@@ -98,11 +97,6 @@ def _open_streams() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-
-
-def _failed(message: str, code: int) -> int:
-    click.echo(message, err=True)
-    return code
 
 
 def _reader_left() -> int:

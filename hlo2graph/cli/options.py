@@ -26,6 +26,7 @@ json_option = click.option(
     "--json",
     "json_file",
     metavar="FILE|-",
+    type=click.Path(dir_okay=False),
     is_flag=False,
     flag_value="-",
     help="Write JSON too; `-` prints it on stdout in place of the text.",

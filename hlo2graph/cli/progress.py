@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hlo2graph.cli.voice import voice
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -15,14 +17,14 @@ PATIENCE = 1.0  # seconds before anything shows
 
 
 class Progress:
-    """A line on stderr, once there has been enough waiting; none where that is no terminal."""
+    """A line on stderr, once there has been enough waiting; none with --quiet or off a terminal."""
 
     def __init__(self, doing: str) -> None:
         self._doing = self._said = doing
         self._shown: Status | None = None
         self._timer = threading.Timer(PATIENCE, self._show)
         self._timer.daemon = True
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not voice().quiet:
             self._timer.start()
 
     def say(self, what: str) -> None:
