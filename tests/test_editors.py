@@ -369,3 +369,10 @@ def test_no_color_takes_colours_away(monkeypatch):
 
 def test_quiet_shows_no_progress(monkeypatch):
     assert seen(monkeypatch, "--quiet") == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_the_exit_code_holds_where_stderr_is_full(folder):
+    Path("wrong.hlo").write_text(WRONG)
+    done = shell("hlo2graph fmt --check wrong.hlo 2> /dev/full")
+    assert (done.returncode, done.stdout) == (2, "")

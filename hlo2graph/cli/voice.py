@@ -6,6 +6,7 @@ A command's results go to stdout and are not said here.
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 
 import click
@@ -26,24 +27,24 @@ class Voice:
     def note(self, text: str) -> None:
         """Say what is good to know; --quiet leaves it out."""
         if not self.quiet:
-            click.echo(text, err=True)
+            _say(text)
 
     def fault(self, text: str, span: Span | None = None) -> None:
         """Say what is wrong with the program, at `span`."""
-        click.echo(text, err=True)
+        _say(text)
         self.annotate(text, span)
 
     def annotate(self, text: str, span: Span | None = None, file: str | None = None) -> None:
         """Say only as an annotation, if any are asked for, what a result has said already."""
         if self.annotations is not None:
-            click.echo(github(text, span, file), err=True)
+            _say(github(text, span, file))
 
     def error(self, error: HloError | BackendError | OSError | MemoryError) -> int:
         """Say what kept the command from its work; return the exit code."""
         match error:
             case HloError():
                 notes = [f"note: {note.message}" for note in error.notes]
-                click.echo(str(error), err=True)
+                _say(str(error))
                 self.annotate("\n".join([error.message, *notes]), error.span)
                 return USAGE
             case BackendError():
@@ -53,9 +54,15 @@ class Voice:
                 text, code = f"{named}{error.strerror or error}", USAGE
             case _:
                 text, code = "out of memory", USAGE
-        click.echo(f"error: {text}", err=True)
+        _say(f"error: {text}")
         self.annotate(text)
         return code
+
+
+def _say(text: str) -> None:
+    """Write to stderr; where that cannot be written to, the exit code says it all the same."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def voice() -> Voice:
