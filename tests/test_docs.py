@@ -61,7 +61,7 @@ def test_readme_shows_what_the_commands_print():
 
 
 def test_readme_python_runs():
-    code, _ = PYTHON
+    code, *_ = PYTHON
     names = {"text": MLP}
     exec(compile(code, "README.md", "exec"), names)
     (out,) = names["results"]
@@ -70,13 +70,21 @@ def test_readme_python_runs():
 
 def test_readme_python_for_a_gpu_runs(fake):
     fake(MLP, fuse="default")
-    _, code = PYTHON
+    _, code, _ = PYTHON
     module = hlo2graph.parse(MLP)
     arrays = [np.ones(s, d) for _, d, s in hlo2graph.compile(module, "host").inputs]
     names = {"module": module, "arrays": arrays, "h2g": hlo2graph, "np": np}
     exec(compile(code, "README.md", "exec"), names)
     (want,) = hlo2graph.compile(module, "host")(*arrays)
     assert np.allclose(names["first"], want)
+
+
+def test_readme_python_for_jax_runs():
+    *_, code = PYTHON
+    names = {}
+    exec(compile(code, "README.md", "exec"), names)
+    x, w = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    assert np.allclose(names["step"](x, w), 8 * np.tanh(3))
 
 
 def test_readme_links_lead_somewhere():
