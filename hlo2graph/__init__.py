@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hlo2graph.saved.reading import load
     from hlo2graph.saved.writing import save
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "BackendError",
     "HloError",

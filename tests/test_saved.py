@@ -286,7 +286,7 @@ def rewritten(data, path, change):
     header = {k: v for k, v in held.header.items() if k not in ("writer", "sections")}
     change(told, header)
     sections = {k: Section([json.dumps(v).encode()]) for k, v in told.items()}
-    write_container(path, "hlo2graph 0.1.0", header, {"data": Section([b""]), **sections})
+    write_container(path, "hlo2graph 0.2.0", header, {"data": Section([b""]), **sections})
     return path.read_bytes()
 
 
@@ -318,7 +318,7 @@ def test_what_is_nested_too_deep(small, path):
     sections = {name: Section([held.section(name)]) for name in held.header["sections"]}
     sections["plan"] = Section([b"[" * 5000 + b"]" * 5000])
     header = {k: v for k, v in held.header.items() if k not in ("writer", "sections")}
-    write_container(path, "hlo2graph 0.1.0", header, sections)
+    write_container(path, "hlo2graph 0.2.0", header, sections)
     with pytest.raises(InputError, match="not as this release reads it"):
         h2g.load(path)
 
@@ -335,7 +335,7 @@ def test_fields_that_came_or_went_since(small, path):
         told["shared"]["fields"]["Plan"].append("colour")
         told["plan"]["Plan"].append("red")
 
-    with pytest.raises(InputError, match=r"written by hlo2graph 0\.1\.0.*Plan has no colour here"):
+    with pytest.raises(InputError, match=r"written by hlo2graph 0\.2\.0.*Plan has no colour here"):
         read_saved(rewritten(small, path, newer), "m")
 
     def bare(told, _):

@@ -6,7 +6,7 @@
     16  8   length of the whole file
     24  32  SHA-256 of all other bytes
     56  8   length of the header
-    64      the header, JSON: "writer" (hlo2graph 0.1.0), "sections" {name: [offset, bytes, "" or
+    64      the header, JSON: "writer" (hlo2graph 0.2.0), "sections" {name: [offset, bytes, "" or
             "zlib"]} and what the writer adds; then the sections, each on a whole 64 bytes, at
             offsets that count from the first
 
