@@ -168,6 +168,24 @@ def test_arguments_are_not_written():
     same(x, X + 0)
 
 
+def test_what_is_closed_over_is_kept_as_it_was():
+    table = np.ones(4, np.float32)
+    f = jit(lambda x: x * table)
+    f(X)
+    table[:] = 5
+    same(f(X), X)
+
+
+def test_functions_that_call_themselves():
+    @partial(jit, static_argnums=0)
+    def factorial(n):
+        return jnp.int32(1) if n == 0 else n * factorial(n - 1)
+
+    for _ in range(2):
+        assert factorial(5) == 120
+        assert factorial(3) == 6
+
+
 def test_results_keep_their_values():
     f = jit(lambda x: x * 2)
     kept = [f(X + k) for k in range(4)]
@@ -285,6 +303,8 @@ def test_errors_are_jaxs_own():
 def test_options_that_are_none():
     with pytest.raises(InputError, match="fuse is one of"):
         jit(jnp.sin, fuse="all")(X)
+    with pytest.raises(InputError, match="backend is one of"):
+        hlo2graph.jax.jit(jnp.sin, backend="gpu")
     with pytest.raises(TypeError, match="unheard_of"):
         jit(jnp.sin, unheard_of=1)(X)
 

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 from jax._src.config import trace_context
+from jax._src.core import trace_state_clean
 
 from hlo2graph.errors import BackendError, HloError, InputError
 from hlo2graph.jax.leaves import PLAIN, devices_of, is_tracer, kind_of, place_of
 from hlo2graph.jax.program import CompiledFunction, platform_for
 from hlo2graph.jax.static import Names, Positions, StaticArguments
+from hlo2graph.options import BACKENDS, check_choice
 
 
 def jit(
@@ -38,7 +40,11 @@ def jit(
     arguments that JAX is transforming (inside `jax.grad`, `jax.vmap`, another `jit`) are JAX's too:
     apply this outermost, as in `jit(jax.grad(f))`.
     Without `f`, as in `@jit(static_argnums=1)`, returns what takes `f`.
+
+    Raises:
+        InputError: there is no such backend.
     """
+    check_choice("backend", backend, BACKENDS)
     flags: dict[str, Any] = {
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
@@ -100,6 +106,8 @@ class GraphFunction:
         types = (tree, static, trace_context(), kinds)
         call = self._calls.get((types, places))
         if call is None:
+            if not trace_state_clean():  # another is compiling, perhaps this one, which calls it
+                return self._jitted(*args, **kwargs)
             call = self._calls[types, places] = self._meet(types, places, args, kwargs)
         if call.program is None:
             return self._jitted(*args, **kwargs)

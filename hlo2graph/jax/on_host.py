@@ -21,7 +21,10 @@ class HostCalls:
 
     def __init__(self, executable: HostExecutable, lowered: Lowered) -> None:
         self.executable = executable
-        self._constants = [np.asarray(value) for value in lowered.constants]
+        self._constants = [
+            np.asarray(value) if type(value) is ARRAY else np.array(value)  # may be written later
+            for value in lowered.constants
+        ]
         self._devices = jax.devices("cpu")[:1]
         self._sharding = SingleDeviceSharding(self._devices[0])
         self._lowered = lowered
