@@ -309,10 +309,12 @@ def test_threads_shardings_and_devices_agree(call: str, message: str | None) -> 
     assert message in caught.value.message
 
 
-def test_a_size_that_nothing_bounds_is_refused() -> None:
+def test_a_size_that_nothing_bounds_is_legal_and_cannot_be_planned() -> None:
     module = parse("ENTRY e { a = f32[?,2] parameter(0) ROOT r = f32[?,2] negate(a) }")
-    with pytest.raises(VerifyError, match="nothing bounds"):
-        verify(module)
+    verify(module)
+    for target in ("host", "sm_90"):
+        with pytest.raises(UnsupportedError, match=r"f32\[\?,2\] has a size that nothing bounds"):
+            hlo2graph.plan(module, target=target)
 
 
 def test_marks_of_what_is_spread_over_devices_change_shapes() -> None:

@@ -17,7 +17,7 @@ from hlo2graph.frontend.verify_operands import check_operands
 from hlo2graph.frontend.verify_pairs import check_pairs
 from hlo2graph.frontend.verify_sharding import check_sharding_fits, check_shardings_agree
 from hlo2graph.frontend.verify_threads import check_threads
-from hlo2graph.hlo import UNBOUNDED, AnyShape, Computation, Instruction, Module
+from hlo2graph.hlo import AnyShape, Computation, Instruction, Module
 from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
 from hlo2graph.ops.spec import OpSpec
@@ -115,7 +115,7 @@ class _Checker:
         _check_attrs(instr)
         _check_replication(instr)
         _check_arity(instr, spec)
-        _check_leaves(instr)
+        _check_layouts(instr)
         check_operands(instr, operands)
         for called in instr.called():
             self._check_called(instr, called)
@@ -176,10 +176,8 @@ def _counted(least: int, most: int | None) -> str:
     return f"{least} operand{'s' * (least != 1)}"
 
 
-def _check_leaves(instr: Instruction) -> None:
+def _check_layouts(instr: Instruction) -> None:
     for leaf in instr.shape.leaves():
-        if UNBOUNDED in leaf.dims:
-            _refuse(instr, f"{leaf.without_layout_text()} has a size that nothing bounds")
         order = leaf.layout.minor_to_major if leaf.layout else ()
         if leaf.layout and sorted(order) != list(range(leaf.rank)):
             _refuse(instr, f"the layout {leaf.layout} is no order of {leaf.rank} dimensions")

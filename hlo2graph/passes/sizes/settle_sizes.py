@@ -9,7 +9,7 @@ A result leaves the program as an array of its bounds: first the elements that c
 without gaps, then zeros. (XLA on the CPU leaves what lies behind to chance.)
 
 A program with a bounded parameter, or with an operation that sizes cannot be followed through, is
-left as it is: it can be planned, not run.
+left as it is: it can be planned, not run. A size that nothing bounds has no bytes to plan for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hlo2graph.hlo import Computation, Instruction, Module, Shape, TupleShape
+from hlo2graph.errors import UnsupportedError
+from hlo2graph.hlo import UNBOUNDED, Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.passes.draft import is_settled
 from hlo2graph.passes.inline_calls import used_computations
 from hlo2graph.passes.sizes.body import SIZE, Body
@@ -32,10 +33,15 @@ _LAYOUT = "entry_computation_layout"
 
 
 def settle_sizes(module: Module) -> Module:
-    """Return `module` with whole arrays and their sizes in place of bounded ones."""
+    """Return `module` with whole arrays and their sizes in place of bounded ones.
+
+    Raises:
+        UnsupportedError: an array has a size that nothing bounds.
+    """
     unsettled = _unsettled(module)
     if module.entry_name not in unsettled:
         return module
+    _refuse_unbounded(module)
     if not all(is_settled(p.shape) for p in module.entry.parameters):
         return module
     settler = _Settler(module, unsettled)
@@ -64,6 +70,15 @@ def _unsettled(module: Module) -> set[str]:
         if any(not found.isdisjoint(i.called()) for i in computation.instructions):
             found.add(name)
     return found
+
+
+def _refuse_unbounded(module: Module) -> None:
+    for computation in module.computations.values():
+        for instr in computation.instructions:
+            for leaf in instr.shape.leaves():
+                if UNBOUNDED in leaf.dims:
+                    message = f"{leaf.without_layout_text()} has a size that nothing bounds"
+                    raise UnsupportedError(message, instr.span)
 
 
 def _callees_first(computations: Mapping[str, Computation], entry: str) -> dict[str, Computation]:
