@@ -282,6 +282,14 @@ def test_what_xla_does_not_compute(call: str) -> None:
     assert not got[len(want) :].any()
 
 
+@pytest.mark.parametrize(("size", "count"), [(0, 16), (8, 24)])
+def test_a_dimension_of_at_most_one_takes_what_a_whole_one_leaves(size: int, count: int) -> None:
+    body = ONE + " y = f32[8,<=1] reshape(x)\n o = f32[] constant(1)\n"
+    text = settled(module(body + " ROOT r = f32[8,<=3] pad(y, o), padding=0_0x2_0"))
+    (got,) = h2g.compile(text, backend="host")(LINE, np.asarray(size, np.int32))
+    assert np.count_nonzero(got) == count
+
+
 NORMALIZED = """ p = {0}[4,3] parameter(0)
  n = s32[] parameter(1)
  s = {0}[3] parameter(2)

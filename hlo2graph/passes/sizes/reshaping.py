@@ -30,11 +30,12 @@ def reshape(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
     target = _target(instr)
     sizes, left = _of_ones(value, target)
     kept, stays = dict(value.sizes), True
+    ones = [d for d in target.dynamic if target.dims[d] == 1 and d not in sizes]
     for sources, targets in _groups(value.array.dims, target.dims):
         live = [d for d in sources if d in value.along]
         if not live:
             continue
-        dim = _open(instr, targets)
+        dim = ones.pop(0) if ones and not {*targets} & {*target.dynamic} else _open(instr, targets)
         if dim is None:
             for source in live:
                 del kept[0, source]
