@@ -72,7 +72,7 @@ FUNCTIONS = {
     "no-results": (lambda x: None, X),
     "argument-as-result": (lambda x: (x, x), X),
     "unused": (lambda x, y: y * 2, X, W),
-    "empty": (lambda x: x.sum(0), jnp.zeros((0, 3))),
+    "empty": (lambda x: x.sum(0), jnp.zeros((0, 3), jnp.float32)),
     "numpy": (lambda x, y: x + y, TABLE, np.float64(1)),
     "scalars": (lambda x: x.sum(), X),
 }
