@@ -290,6 +290,24 @@ def test_a_dimension_of_at_most_one_takes_what_a_whole_one_leaves(size: int, cou
     assert np.count_nonzero(got) == count
 
 
+@pytest.mark.parametrize(("size", "count"), [(0, 8), (1, 20)])
+def test_what_one_of_at_most_one_leaves_goes_where_a_size_is_asked_for(
+    size: int, count: int
+) -> None:
+    body = """ p = f32[3,1,4] parameter(0)
+ n = s32[] parameter(1)
+ two = s32[] constant(2)
+ h = f32[3,1,<=4] set-dimension-size(p, two), dimensions={2}
+ x = f32[3,<=1,<=4] set-dimension-size(h, n), dimensions={1}
+ y = f32[<=3,<=4] reshape(x)
+ o = f32[] constant(1)
+ ROOT r = f32[<=5,<=6] pad(y, o), padding=0_2x2_0"""
+    text = settled(module(body))
+    given = np.ones((3, 1, 4), np.float32)
+    (got,) = h2g.compile(text, backend="host")(given, np.asarray(size, np.int32))
+    assert np.count_nonzero(got) == count
+
+
 NORMALIZED = """ p = {0}[4,3] parameter(0)
  n = s32[] parameter(1)
  s = {0}[3] parameter(2)

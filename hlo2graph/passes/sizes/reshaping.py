@@ -44,7 +44,8 @@ def reshape(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
         sizes[dim] = _share(body, value, sources, others)
         stays = stays and live == sources[:1] and dim == targets[0]
     for size in left:
-        for dim in (sorted(sizes) or target.dynamic)[:1]:
+        unsized = [d for d in target.dynamic if d not in sizes]
+        for dim in (unsized or sorted(sizes))[:1]:
             whole = sizes.get(dim) or body.number(target.dims[dim])
             sizes[dim] = body.count("multiply", whole, size)
     found = on_each_leaf(SIZE, sizes)
