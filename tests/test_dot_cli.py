@@ -45,6 +45,14 @@ def test_the_page_has_plans_of_other_sizes(cli, tmp_path):
     assert any(point["added"] for point in data["curve"])
 
 
+@pytest.mark.parametrize("limit", ["MOST_PLANNED", "MOST_LOWERED"])
+def test_what_takes_long_to_plan_is_planned_once(cli, tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(f"hlo2graph.cli.dot.{limit}", 2)
+    path = tmp_path / "x.html"
+    assert cli("dot", SAMPLES / "attention.hlo", "--target", "sm_90", "-o", path)[0] == 0
+    assert '"curve":[]' in path.read_text()
+
+
 def test_a_thunk_sequence_has_a_page_too(cli, tmp_path):
     path = tmp_path / "x.html"
     assert cli("dot", SAMPLES / "halves.thunks", "-o", path)[0] == 0

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hlo2graph.program.plan import Plan
 
 MOST_PLANNED = 3000  # thunks, for which seven plans more take seconds
+MOST_LOWERED = 15_000  # instructions, which fusion takes seconds to make fewer thunks of
 DOT = ("", ".dot", ".gv", ".txt")
 
 
@@ -169,6 +170,8 @@ def _choices(module: Module | None, plan: Plan | None, planning: PlanOptions) ->
     from hlo2graph.pipeline import sweep
 
     if module is None or plan is None or len(plan.body.thunks) > MOST_PLANNED:
+        return ()
+    if sum(len(c.instructions) for c in module.computations.values()) > MOST_LOWERED:
         return ()
     plain = planning.copy()
     plain.pop("memory_budget", None)
