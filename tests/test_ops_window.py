@@ -105,3 +105,21 @@ def test_source_must_have_the_windows_shape():
         "ROOT r = f32[6,7] select-and-scatter(x, s, i), window={size=2x2}, select=keep, scatter=sum"
     )
     refused(module(entry, keep, scalar_region("sum", "add", "f32")), r"source must be f32\[5,6\]")
+
+
+LONG = [  # over [2,300]
+    ("size=1x300 pad=0_0x299_0", 300),
+    ("size=1x300 pad=0_0x0_299", 300),
+    ("size=1x97 pad=0_0x48_48", 300),
+    ("size=1x150 pad=0_0x7_9 stride=1x3", 56),
+]
+
+
+@pytest.mark.parametrize(("window", "count"), LONG)
+@pytest.mark.parametrize(("dtype", "opcode"), [("s32", "add"), ("f32", "maximum"), ("u8", "xor")])
+def test_long_windows_that_overlap(window, count, dtype, opcode):
+    entry = (
+        f"x = {dtype}[2,300] parameter(0) z = {dtype}[] constant(0) "
+        f"ROOT r = {dtype}[2,{count}] reduce-window(x, z), window={{{window}}}, to_apply=region"
+    )
+    agree(module(entry, scalar_region("region", opcode, dtype)), tolerance=0)
