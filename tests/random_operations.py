@@ -55,10 +55,11 @@ def _argument(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     dtype = shape.dtype
     if dtype.is_integer:
         low, high = dtype.limits
-        small = rng.integers(max(low, -6), min(high, 7) + 1, shape.dims)
+        small = np.asarray(rng.integers(max(low, -6), min(high, 7) + 1, shape.dims))
         if rng.random() < 0.2:
-            ends = np.array([low, high, high // 2], object)[rng.integers(0, 3, shape.dims)]
-            small = np.where(rng.random(shape.dims) < 0.3, ends, small)
+            whole = np.int64 if low else np.uint64
+            ends = np.array([low, high, high // 2], whole)[rng.integers(0, 3, shape.dims)]
+            small = np.where(rng.random(shape.dims) < 0.3, ends, small.astype(whole))
         return np.asarray(small).astype(np.int64 if low else np.uint64).astype(dtype.numpy)
     if dtype.name == "pred":
         return rng.integers(0, 2, shape.dims).astype(np.bool_)

@@ -11,11 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import F32X4, counting_loop, plan_of, plans
 
+import hlo2graph
 from hlo2graph.errors import HloError
 from hlo2graph.frontend import is_thunk_sequence, parse_plan
 from hlo2graph.program.edges import with_edges
 from hlo2graph.program.text.plan import format_plan
 from hlo2graph.program.thunks import Collective, Edge, Hazard, Kernel, Library, Sequence, Slice
+
+ODD_CONFIG = """
+HloModule odd
+
+ENTRY main {
+  p = f32[4,4] parameter(0)
+  ROOT c = f32[4,4] custom-call(p), custom_call_target="Sharding", backend_config={"a":1]"b":[{}}
+}
+"""
 
 LOOP = """\
 ThunkSequence test, version=1, target=host, fuse=none, schedule=concurrent
@@ -161,3 +171,9 @@ def test_no_text_gives_another_error(data):
     put = data.draw(st.sampled_from(["", "{", "}", '"', "%", ",", "9" * 5000, "t0", "\0", "/*"]))
     with suppress(HloError):
         parse_plan(text[:start] + put + text[end:])
+
+
+def test_brackets_of_a_config_need_not_match():
+    plan = hlo2graph.plan(ODD_CONFIG)
+    assert '{"a":1]"b":[{}}' in format_plan(plan)
+    assert parse_plan(format_plan(plan)) == plan

@@ -192,3 +192,13 @@ def test_a_part_in_a_loop_still_writes_in_place():
     assert kernel.reads == kernel.writes
     (found,) = h2g.compile(plan, "host")(np.int32(7), np.arange(8, dtype=np.float32))[1:]
     assert found.tolist() == np.arange(8).tolist()
+
+
+def test_a_dot_of_more_operands_than_two_has_a_time():
+    text = """HloModule more
+ENTRY main {
+  x = f32[16,16] parameter(0)
+  ROOT d = f32[16,16] dot(x, x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    assert h2g.plan(text, target="sm_90", fuse="default").body.thunks

@@ -107,7 +107,7 @@ def _of_hero(hero: Instruction, moving: int, inside: Computation) -> Estimate:
     shapes = [*_shapes(hero, inside), *hero.shape.leaves()]
     if hero.opcode != "dot":
         return Estimate(moving + OWN_NS, _blocks(max(s.elements for s in shapes)), joins=True)
-    lhs, _, out = shapes
+    lhs, out = shapes[0], shapes[-1]
     steps = steps_of(hero, lhs)
     return Estimate(
         moving + FOLD_NS + PRODUCT_STEP_NS * steps, -(-out.elements // TILE**2), joins=True

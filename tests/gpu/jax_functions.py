@@ -82,12 +82,14 @@ def transformer_block() -> Function:
 
 def decode_step() -> Function:
     heads, each, most, width = 8, 32, 256, 256
+    put = jax.lax.dynamic_update_slice
 
     def call(cache, p, x, at):
         q, k, v = jnp.split(x @ p["qkv"], 3)
+        zero = jnp.zeros_like(at)
         cache = {
-            "k": jax.lax.dynamic_update_slice(cache["k"], k.reshape(1, heads, each), (at, 0, 0)),
-            "v": jax.lax.dynamic_update_slice(cache["v"], v.reshape(1, heads, each), (at, 0, 0)),
+            "k": put(cache["k"], k.reshape(1, heads, each), (at, zero, zero)),
+            "v": put(cache["v"], v.reshape(1, heads, each), (at, zero, zero)),
         }
         scores = jnp.einsum("hd,mhd->hm", q.reshape(heads, each), cache["k"]) / 6.0
         weights = jax.nn.softmax(jnp.where(jnp.arange(most) <= at, scores, -jnp.inf))

@@ -35,6 +35,7 @@ _OPENING = re.compile(
 _SIGNATURE = re.compile(
     r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/|\]\{[\d,\s]*(?::[^{}]*)?\}|(?P<body>\{)"
 )
+_LAST_LINE = "\n}"  # of a computation, as it is printed
 _TRAILING = re.compile(r'(?:\s*,\s*\w+=(?:"(?>[^"\\\n]++|\\.)*+"|[^\s,"]++))*+')  # execution_thread
 _SHOWN = {
     "ATTRIBUTE": "an attribute (key=value)",
@@ -88,8 +89,10 @@ def _without_computations(source: Source) -> tuple[str, list[tuple[int, int]]]:
             raise ParseError(message, Span(source, start, start + len(name)))
         try:
             end = closing(text, body, len(text))
-        except Fault as fault:
-            raise fault.located(source, 0) from None
+        except Fault as fault:  # a backend_config may have brackets that do not match
+            end = text.find(_LAST_LINE, body) + len(_LAST_LINE)
+            if end < len(_LAST_LINE):
+                raise fault.located(source, 0) from None
         trailing = _TRAILING.match(text, end)
         assert trailing, "it matches nothing too"
         end = trailing.end()
