@@ -165,6 +165,15 @@ def test_files(cli, tmp_path):
     assert inputs_of(out.read_text()) == [("float32", (2, 3))]
 
 
+def test_compiled_files_give_the_module_in_them(cli, tmp_path):
+    model, held = tmp_path / "model.hlo", tmp_path / "model.h2g"
+    model.write_text("HloModule m\nENTRY e { ROOT x = f32[4] parameter(0) }\n")
+    cli("compile", model, "-o", held)
+    code, text, err = cli("import", held)
+    assert (code, err) == (0, "")
+    assert inputs_of(text) == [("float32", (4,))]
+
+
 def test_arguments_of_a_snapshot_are_saved_beside_it(cli, tmp_path):
     path, out = tmp_path / "s.pb", tmp_path / "s.hlo"
     path.write_bytes(wire.snapshot(MODULE, *ARGUMENTS))

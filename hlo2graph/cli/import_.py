@@ -10,6 +10,7 @@ import click
 
 from hlo2graph.cli.files import emit, read_bytes, read_file
 from hlo2graph.cli.options import output_option
+from hlo2graph.cli.programs import text_of
 from hlo2graph.cli.voice import voice
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def command(
 def _file(file: str, shapes: tuple[AnyShape, ...] | None) -> tuple[str, Mapping[str, Array]]:
     if shapes is None:
         given = read_file(file)
-        return given.text, {f"arg{k}": array for k, array in enumerate(given.arguments)}
+        return text_of(given), {f"arg{k}": array for k, array in enumerate(given.arguments)}
     from hlo2graph.importers.jax_function import from_exported
 
     data, name = read_bytes(file)
