@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -62,8 +63,11 @@ def cli(monkeypatch, capsys):
 
     def run(*args: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["hlo2graph", *map(str, args)])
+        interrupts = signal.getsignal(signal.SIGINT)
+        monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
         with pytest.raises(SystemExit) as ended:
             main()
+        signal.signal(signal.SIGINT, interrupts)
         out, err = capsys.readouterr()
         assert "Traceback" not in out + err
         return ended.value.code or 0, out, err

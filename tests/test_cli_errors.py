@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import ADD, QUICK, ROOT
@@ -135,6 +136,22 @@ def test_interrupt(cli, add, monkeypatch):
     monkeypatch.setattr("hlo2graph.plan", interrupted)
     code, out, err = cli("plan", add)
     assert (code, out, err.strip()) == (128 + signal.SIGINT, "", "interrupted")
+
+
+@pytest.mark.parametrize("apart", [0.0005, 0.05])
+def test_two_interrupts_end_with_one_line(tmp_path, apart):
+    command = [sys.executable, "-m", "hlo2graph", "run", ROOT / "samples" / "wide_branches.hlo"]
+    options = ["--backend", "host", "--threads", "4", "--duration", "60", "--dump", tmp_path / "d"]
+    going = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("d/*_plan.txt")):
+        assert going.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.4)
+    going.send_signal(signal.SIGINT)
+    time.sleep(apart)
+    going.send_signal(signal.SIGINT)
+    _, err = going.communicate(timeout=30)
+    assert (going.returncode, err) == (128 + signal.SIGINT, "interrupted\n")
 
 
 def test_a_terminal_of_any_encoding(add):

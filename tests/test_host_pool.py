@@ -158,6 +158,25 @@ def test_an_interrupt_of_the_caller_waits_for_the_others(pool):
     assert ended.is_set()
 
 
+def test_an_interrupted_close_wakes_all_threads_and_raises_once(monkeypatch):
+    before = set(threading.enumerate())
+    made = Pool(3)
+    idle, left = made._board._idle, [KeyboardInterrupt, KeyboardInterrupt]
+    wake = idle.notify_all
+
+    def interrupted():
+        if left:
+            raise left.pop()
+        wake()
+
+    monkeypatch.setattr(idle, "notify_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.close()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
 def test_threads_end_with_their_pool():
     before = set(threading.enumerate())
     made = Pool(3)

@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from hlo2graph import __version__
+from hlo2graph.cli import interrupts
 from hlo2graph.cli.voice import COMMON, INTERRUPTED, Voice
 from hlo2graph.errors import BackendError, HloError
 
@@ -39,6 +40,12 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         command.params += [option for option in COMMON if option not in command.params]
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # of which click makes an Abort too, and writes an empty line
+            raise click.Abort from None
 
 
 @click.command(
@@ -75,6 +82,7 @@ def main() -> NoReturn:
     _open_streams()
     voice = Voice()
     try:
+        interrupts.listen()
         code = group.main(prog_name="hlo2graph", standalone_mode=False, obj=voice)
         sys.stdout.flush()
     except click.ClickException as error:
@@ -85,8 +93,9 @@ def main() -> NoReturn:
     except (HloError, BackendError, OSError, MemoryError) as error:
         code = voice.error(error)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        interrupts.say()
         code = INTERRUPTED
+    interrupts.finish()
     sys.exit(code)
 
 

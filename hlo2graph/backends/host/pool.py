@@ -146,6 +146,16 @@ class _Board:
                     run.changed.notify()
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._idle.notify_all()
+        """Wake all threads to their end; an interrupt of this is raised when they are woken."""
+        interrupt: KeyboardInterrupt | None = None
+        woken = False
+        while not woken:
+            try:
+                with self._lock:
+                    self._closed = True
+                    self._idle.notify_all()
+                    woken = True
+            except KeyboardInterrupt as raised:
+                interrupt = raised
+        if interrupt is not None:
+            raise interrupt
