@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from conftest import SAMPLES
+from conftest import ROOT, SAMPLES
 from xla_dumps import BRANCHES, CHAINS, CHAINS_LOG, LOOP, SORT
 
 import hlo2graph
@@ -242,3 +242,12 @@ def test_a_dump_of_the_xla_that_is_installed(cli, tmp_path):
     assert not found["notes"]
     assert found["sides"][0]["edges"] > 3
     assert any("/body" in graph["in"] for graph in found["graphs"])
+
+
+@pytest.mark.parametrize("content", [b"", b"# a title\n", b"\x00\xff\x7fELF", b"HloModule m\n"])
+def test_a_log_without_graphs_is_refused(cli, tmp_path, content):
+    log = tmp_path / "log.txt"
+    log.write_bytes(content)
+    code, _, err = cli("xla", ROOT / "samples" / "xla_dump", "--against", log)
+    assert code == 2
+    assert f"{log}:1:1: error: no graph of XLA's" in err

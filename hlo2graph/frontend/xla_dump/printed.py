@@ -31,6 +31,12 @@ def parse_printed(text: str, filename: str = "<string>") -> tuple[PrintedGraph, 
     """Return the graphs of a log, in order. Raises ParseError."""
     source = Source(filename, text)
     heads = list(_HEAD.finditer(text))
+    if not heads:
+        raise ParseError(
+            "no graph of XLA's is printed here; its log has them with TF_CPP_MIN_LOG_LEVEL=0 "
+            "TF_CPP_VMODULE=command_executor=3",
+            Span(source, 0, 1),
+        )
     ends = [*(head.start() for head in heads[1:]), len(text)]
     return tuple(_graph(source, head, end) for head, end in zip(heads, ends, strict=True))
 
