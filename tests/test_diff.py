@@ -233,6 +233,25 @@ def test_json_says_the_same(cli, reused):
     ]
 
 
+def test_plans_for_different_machines_are_told_apart(cli, tmp_path):
+    planned = tmp_path / "a.thunks"
+    planned.write_text(str(h2g.plan(BEFORE, target="sm_90")))
+    model = tmp_path / "b.hlo"
+    model.write_text(BEFORE)
+    code, out, err = cli("diff", planned, model, "--target", "host")
+    assert code == 0
+    assert "A is for sm_90, fuse default; B is for host, fuse none\n" in out
+    assert err == "note: --target sm_90 --fuse default plans B as the other was planned\n"
+    _, out, err = cli("diff", model, planned, "--target", "host", "--json", "-")
+    assert err == "note: --target sm_90 --fuse default plans A as the other was planned\n"
+    assert json.loads(out)["settings"] == {
+        "before": {"target": "host", "fuse": "none"},
+        "after": {"target": "sm_90", "fuse": "default"},
+    }
+    _, out, err = cli("diff", planned, model, "--target", "sm_90", "--json", "-")
+    assert (json.loads(out)["settings"], err) == (None, "")
+
+
 def test_long_lists_are_cut_and_say_so(cli, tmp_path):
     before, after = tmp_path / "a.hlo", tmp_path / "b.hlo"
     lines = [f"  v{i}x = f32[{i + 2}] sine(p{i}x)" for i in range(60)]

@@ -150,6 +150,9 @@ def test_differences(cli, tmp_path):
     after.write_text(cli("plan", before, "--max-buffer-reuse", "-1")[1])
     validate(printed(cli, "diff", before, after))
     validate(printed(cli, "diff", before, ROOT / "samples" / "mlp.hlo"))
+    planned = tmp_path / "planned.thunks"
+    planned.write_text(cli("plan", before, "--target", "sm_90")[1])
+    validate(printed(cli, "diff", planned, before, "--target", "host"))
 
 
 def test_graphs_of_xla(cli):

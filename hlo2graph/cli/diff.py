@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -63,6 +64,8 @@ def command(
         raise click.UsageError("A and B are planned already; no planning option applies to them")
     plans = [_plan(given, planning) for given in inputs]
     diff = diff_plans(*plans)
+    if diff.settings:
+        _advise(inputs, plans)
     if json_file is not None:
         emit(json.dumps(diff_json(diff), indent=2), json_file)
     if json_file != "-":
@@ -87,3 +90,11 @@ def _plan(given: Input, planning: PlanOptions) -> Plan:
     options: PlanOptions = {} if is_planned(given) else planning
     with progress("planning"):
         return plan_of(given, **options)
+
+
+def _advise(inputs: Sequence[Input], plans: Sequence[Plan]) -> None:
+    """Say how the one that is HLO is planned as the other was."""
+    for letter, given, other in zip("BA", reversed(inputs), plans, strict=True):
+        if not is_planned(given):
+            flags = f"--target {other.target} --fuse {other.fuse}"
+            voice().note(f"note: {flags} plans {letter} as the other was planned")

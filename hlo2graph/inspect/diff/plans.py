@@ -56,6 +56,17 @@ class EdgeChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """What a plan is for."""
+
+    target: str
+    fuse: str
+
+    def __str__(self) -> str:
+        return f"{self.target}, fuse {self.fuse}"
+
+
+@dataclass(frozen=True, slots=True)
 class PlanDiff:
     """Two plans side by side; figures are (before, after) by name."""
 
@@ -64,6 +75,7 @@ class PlanDiff:
     figures: dict[str, tuple[int, int]]
     thunks: tuple[ThunkChange, ...]
     edges: tuple[EdgeChange, ...]
+    settings: tuple[Settings, Settings] | None = None  # what both are for, where that differs
 
     @property
     def differ(self) -> bool:
@@ -81,7 +93,15 @@ def diff_plans(before: Plan, after: Plan) -> PlanDiff:
         thunks += _thunk_changes(where, old, new, matched, likes)
         edges += _edge_changes(where, old, new, matched)
     figures = dict(zip(FIGURES, zip(_figures(before), _figures(after), strict=True), strict=True))
-    return PlanDiff(before.name, after.name, figures, tuple(thunks), tuple(edges))
+    old_for, new_for = (Settings(plan.target, plan.fuse) for plan in (before, after))
+    return PlanDiff(
+        before.name,
+        after.name,
+        figures,
+        tuple(thunks),
+        tuple(edges),
+        None if old_for == new_for else (old_for, new_for),
+    )
 
 
 def _figures(plan: Plan) -> tuple[int, ...]:

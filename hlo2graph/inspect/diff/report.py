@@ -5,6 +5,8 @@ Neither has times, paths of files or slices, so that both do for golden files. S
 
     schema   {"name": "hlo2graph.diff", "version": 1}
     before, after: names of modules
+    settings null, or where the plans are for different machines or fused differently {"before":
+             {"target", "fuse"}, "after": likewise}
     differ   bool: something is different but names and places in memory
     figures  {NAME: {"before", "after"}}: thunks and edges count nested sequences too
     thunks   [{"change": "added" | "removed" | "changed" | "moved" | "renamed", "in", "kind",
@@ -18,6 +20,7 @@ Neither has times, paths of files or slices, so that both do for golden files. S
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from hlo2graph.inspect.diff.plans import BYTES, EdgeChange, PlanDiff, ThunkChange
@@ -32,6 +35,8 @@ def diff_text(diff: PlanDiff, *, whole: bool = False) -> str:
     """Return figures before and after, then each change; without `whole` long lists are cut."""
     names = diff.before if diff.before == diff.after else f"{diff.before} -> {diff.after}"
     lines = [names, *(f"  {line}" for line in _figures(diff))]
+    if diff.settings:
+        lines.append("A is for {}; B is for {}".format(*diff.settings))
     for change in CHANGES:
         lines += _cut([_thunk(t) for t in diff.thunks if t.change == change], whole)
     for change in ("lost", "gained", "reason"):
@@ -97,6 +102,7 @@ def diff_json(diff: PlanDiff) -> dict[str, Any]:
         "schema": SCHEMA,
         "before": diff.before,
         "after": diff.after,
+        "settings": _settings(diff),
         "differ": diff.differ,
         "figures": {
             name: {"before": old, "after": new} for name, (old, new) in diff.figures.items()
@@ -124,3 +130,9 @@ def diff_json(diff: PlanDiff) -> dict[str, Any]:
             for edge in diff.edges
         ],
     }
+
+
+def _settings(diff: PlanDiff) -> dict[str, Any] | None:
+    if diff.settings is None:
+        return None
+    return dict(zip(("before", "after"), map(asdict, diff.settings), strict=True))
