@@ -132,6 +132,7 @@ def test_sizes_of_exported_functions_are_settled(cli, open_sizes, tmp_path):
     code, _, err = cli("plan", path)
     assert code == 2
     assert "for arrays of any size" in err
+    assert "import FILE --shapes" in err
     code, out, _ = cli("import", path, "--shapes", "f32[3,2],f32[5,3]")
     assert code == 0
     assert inputs_of(out) == [("float32", (3, 2)), ("float32", (5, 3))]

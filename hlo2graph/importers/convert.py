@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hlo2graph.ops.spec import Array
 
 STABLEHLO, PROTO = "StableHLO", "an HLO proto"
+EXPORTED = "StableHLO that jax.export serialized"
 SAVED_MODEL = b"\x08\x01\x12"  # saved_model_schema_version 1, then the graphs
 LOOKED_AT = 4096  # bytes, in which a binary file has some that no text has
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -62,7 +63,7 @@ def to_hlo(data: bytes, filename: str = "<bytes>") -> Imported | None:
             "FOLDER -o model.hlo makes HLO of it"
         )
     if (module := exported_module(data)) is not None:
-        return Imported(_converted(STABLEHLO, module, filename))
+        return Imported(_converted(EXPORTED, module, filename))
     return _proto(data, filename) if begins_like_proto(data) else None
 
 
@@ -117,21 +118,24 @@ def _converted(kind: str, program: bytes, filename: str, text: str | None = None
     found = done.stdout.decode(errors="surrogateescape")
     head, _, _ = found.partition("\n")
     if open_size := _OPEN_SIZE.search(head):
-        raise _open_size(filename, open_size[0])
+        raise _open_size(kind, filename, open_size[0])
     return found
 
 
-def _open_size(filename: str, which: str) -> InputError:
-    return InputError(
-        f"{filename}: this is for arrays of any size ({which}); hlo2graph import FILE "
-        "--shapes f32[8,4],... -o model.hlo settles the sizes of what jax.export serialized"
+def _open_size(kind: str, filename: str, which: str) -> InputError:
+    fix = (
+        "hlo2graph import FILE --shapes f32[8,4],... -o model.hlo settles the sizes"
+        if kind == EXPORTED
+        else "HLO has sizes: write them in place of each ?, or lower the program for arrays of "
+        "one size"
     )
+    return InputError(f"{filename}: this is for arrays of any size ({which}); {fix}")
 
 
 def _refuse(kind: str, code: int, said: str, filename: str, text: str | None) -> None:
     """Raise what jaxlib said, at its place in `text` where it named one."""
     if open_size := _OPEN_TENSOR.search(said):
-        raise _open_size(filename, open_size[0])
+        raise _open_size(kind, filename, open_size[0])
     placed = _PLACED.search(said)
     if placed and text is not None and placed[1] == UNNAMED and placed[2] != "0":
         line, column, what = int(placed[2]), int(placed[3]), placed[4]
