@@ -15,6 +15,7 @@ from hlo2graph.inspect.timing import (
     paired_ratio,
     summarise,
 )
+from hlo2graph.inspect.verdict import host_verdict
 
 SERIAL, GRAPH = Mode("serial", "one thread"), Mode("graph", "a pool")
 
@@ -133,7 +134,7 @@ def steady(value, count=20):
     ("serial", "doubt"),
     [
         (steady(1.0), None),
-        (steady(1.0, 3), "only 3 rounds"),
+        (steady(1.0, 3), "only 3 rounds, too few to tell one way from another; give it a longer"),
         ([Sample(t) for t in [1.0, 1.3] * 10], "graph's ratio is vague after 20 rounds"),
         (steady(1.0, 10) + steady(1.2, 10), "serial drifts"),
     ],
@@ -142,6 +143,18 @@ def test_doubts(serial, doubt):
     found = summarise((SERIAL, GRAPH), [serial, steady(1.0, len(serial))], (50,))
     assert found.is_reliable is (doubt is None)
     assert doubt is None or doubt in found.doubts[0]
+
+
+@pytest.mark.parametrize(
+    ("duration", "iterations", "flag"),
+    [(100, 3, "more --iterations"), (0, None, "a longer --duration"), (0, 3, "a longer --dur")],
+)
+def test_too_few_rounds_name_the_flag_that_gives_more(duration, iterations, flag):
+    runner = FakeRunner(serial=[1.0], graph=[3.0])
+    found = timed(runner, warmup=0, duration=duration, iterations=iterations)
+    assert found.are_few
+    assert flag in found.doubts[0]
+    assert host_verdict(found, 8, 4) == (f"Unreliable: {found.doubts[0]}.",)
 
 
 def test_noise_that_both_modes_share_leaves_the_ratio_sharp():

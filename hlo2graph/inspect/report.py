@@ -210,5 +210,5 @@ def _known(seconds: float | None) -> str:
 def _ratio_cells(timing: ModeTiming, ratio: Ratio, timings: Timings) -> list[str]:
     if timing is timings.modes[0]:
         return ["1.00x", ""]
-    between = f"({interval(ratio)})" if timings.rounds > 1 else ""
+    between = f"({interval(ratio)})" if not timings.are_few else ""
     return [f"{ratio.value:.2f}x", between]

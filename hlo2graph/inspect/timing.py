@@ -140,6 +140,11 @@ class Timings:
         return len(self.modes[0].samples)
 
     @property
+    def are_few(self) -> bool:
+        """There are too few rounds to tell one mode from another."""
+        return self.rounds < FEWEST_ROUNDS
+
+    @property
     def is_reliable(self) -> bool:
         """Nothing speaks against the figures."""
         return not self.doubts
@@ -171,16 +176,24 @@ def measure(
         for at in _order(rounds, len(modes)):
             samples[at].append(_once(runner, modes[at]))
         rounds += 1
-    return summarise(modes, samples, budget.percentiles)
+    ended = budget.iterations is not None and rounds >= budget.iterations
+    more = "more --iterations" if ended else "a longer --duration"
+    return summarise(modes, samples, budget.percentiles, more)
 
 
 def summarise(
-    modes: Sequence[Mode], samples: Sequence[Sequence[Sample]], percentiles: tuple[float, ...]
+    modes: Sequence[Mode],
+    samples: Sequence[Sequence[Sample]],
+    percentiles: tuple[float, ...],
+    more: str = "a longer --duration",
 ) -> Timings:
-    """Make the figures of samples taken in rounds: samples[m][r] is mode m's in round r."""
+    """Make the figures of samples taken in rounds: samples[m][r] is mode m's in round r.
+
+    `more` is what would give more rounds.
+    """
     timings = tuple(ModeTiming(m, tuple(s)) for m, s in zip(modes, samples, strict=True))
     ratios = tuple(paired_ratio(timings[0].latencies, t.latencies) for t in timings)
-    return Timings(timings, ratios, percentiles, tuple(_doubts(timings, ratios)))
+    return Timings(timings, ratios, percentiles, tuple(_doubts(timings, ratios, more)))
 
 
 def paired_ratio(base: np.ndarray, other: np.ndarray) -> Ratio:
@@ -220,14 +233,15 @@ def _once(runner: Runner, mode: Mode) -> Sample:
     return runner.launch(mode)
 
 
-def _doubts(timings: Sequence[ModeTiming], ratios: Sequence[Ratio]) -> list[str]:
+def _doubts(timings: Sequence[ModeTiming], ratios: Sequence[Ratio], more: str) -> list[str]:
     rounds = len(timings[0].samples)
-    doubts = []
     if rounds < FEWEST_ROUNDS:
-        doubts.append(f"only {plural(rounds, 'round')}; give it a longer --duration")
+        few = plural(rounds, "round")
+        return [f"only {few}, too few to tell one way from another; give it {more}"]
+    doubts = []
     for timing, ratio in zip(timings, ratios, strict=True):
         name = timing.mode.name
-        if rounds >= FEWEST_ROUNDS and ratio.high - ratio.low > VAGUE * ratio.value:
+        if ratio.high - ratio.low > VAGUE * ratio.value:
             doubts.append(f"{name}'s ratio is vague after {rounds} rounds")
         if timing.spread > NOISY:
             doubts.append(f"{name} is noisy: half its runs spread over {timing.spread:.0%}")

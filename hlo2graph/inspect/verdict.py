@@ -13,6 +13,8 @@ HANDOVER = 50e-6  # seconds a thunk, below which handing it to another Python th
 
 def host_verdict(timings: Timings, thunks: int, width: int) -> tuple[str, ...]:
     """Say which of one thread and the pool is faster, by how much, and why."""
+    if timings.are_few:
+        return doubts(timings)
     serial, graph = timings["serial"], timings["graph"]
     ratio = timings.ratios[timings.modes.index(graph)]
     compared = _comparison(ratio, timings.saved("graph"), timings.rounds)
@@ -24,9 +26,11 @@ def cuda_verdict(timings: Timings, built: float, width: int) -> tuple[str, ...]:
 
     `built` are the seconds that building, instantiating and uploading the graph took.
     """
+    if timings.are_few:
+        return doubts(timings)
     serial, chain, graph = (timings[name] for name in ("serial", "chain", "graph"))
     ratio = timings.ratios[timings.modes.index(graph)]
-    if timings.rounds < 2 or not (ratio.is_faster or ratio.is_slower):
+    if not (ratio.is_faster or ratio.is_slower):
         same = (
             f"No difference that {plural(timings.rounds, 'round')} can tell ({interval(ratio)}x)."
         )
@@ -104,12 +108,12 @@ def interval(ratio: Ratio) -> str:
 
 def _comparison(ratio: Ratio, saved: float, rounds: int) -> str:
     apart = time_text(abs(saved))
-    if ratio.is_faster and rounds > 1:
+    if ratio.is_faster:
         return (
             f"The pool is faster: {ratio.value:.2f} times as fast as one thread "
             f"({interval(ratio)}), {apart} less a run."
         )
-    if ratio.is_slower and rounds > 1:
+    if ratio.is_slower:
         return (
             f"The pool is slower: it takes {1 / ratio.value:.2f} times as long as one thread "
             f"({1 / ratio.high:.2f} to {1 / ratio.low:.2f}), {apart} more a run."
