@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import ADD, QUICK, ROOT
@@ -136,6 +137,22 @@ def test_interrupt(cli, add, monkeypatch):
     monkeypatch.setattr("hlo2graph.plan", interrupted)
     code, out, err = cli("plan", add)
     assert (code, out, err.strip()) == (128 + signal.SIGINT, "", "interrupted")
+
+
+def test_no_driver_is_said_in_our_own_words(monkeypatch):
+    from hlo2graph.backends.cuda import driver
+
+    def missing(_flags):
+        raise RuntimeError("words of the package's own")
+
+    monkeypatch.setattr(driver, "cuda", SimpleNamespace(cuInit=missing))
+    with pytest.raises(BackendError) as caught:
+        driver.device_count()
+    said = str(caught.value)
+    assert said.startswith("no NVIDIA driver is installed here; ")
+    assert "hlo2graph doctor" in said
+    assert "--backend host" in said
+    assert "words" not in said
 
 
 @pytest.mark.parametrize("apart", [0.0005, 0.05])

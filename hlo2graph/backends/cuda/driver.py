@@ -15,6 +15,7 @@ from typing import Any
 
 from hlo2graph.errors import BackendError
 
+OTHERWISE = "hlo2graph doctor says what is missing; --backend host takes no GPU"
 INSTALL = "pip install 'hlo2graph[cuda]'"
 
 try:
@@ -172,6 +173,8 @@ def device_count() -> int:
     """
     try:
         call(cuda.cuInit, 0)
-    except (BackendError, RuntimeError) as error:
-        raise BackendError(f"no CUDA driver answers here: {error}") from error
+    except BackendError as error:
+        raise BackendError(f"no CUDA driver answers here: {error}; {OTHERWISE}") from error
+    except RuntimeError as error:  # no driver library, which cuda-bindings has words of its own for
+        raise BackendError(f"no NVIDIA driver is installed here; {OTHERWISE}") from error
     return int(call(cuda.cuDeviceGetCount))
