@@ -118,6 +118,8 @@ def test_the_caret_stands_below_its_text_in_a_huge_line() -> None:
         ("import jax\n", "this is Python"),
         ("ThunkSequence m, version=1", "this is thunk-sequence text"),
         ("what is this", "this is no HLO text"),
+        ("f32[4] addd(f32[4], f32[4])", "unknown opcode addd"),
+        ("(f32[4], pred[]) tupl(f32[4], pred[])", "unknown opcode tupl"),
         ("ENTRY \ud800 {", "a byte here is no UTF-8"),
     ],
 )

@@ -38,7 +38,11 @@ _BEGINNINGS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 _PATTERNS = tuple((re.compile(pattern), message) for pattern, message in _BEGINNINGS)
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
-_HLO = re.compile(r"(?>HloModule|ENTRY)\b|%?[A-Za-z_][\w.\-]*+:?\s*+(?>[({=])", re.ASCII)
+_HLO = re.compile(
+    r"(?>HloModule|ENTRY)\b|%?[A-Za-z_][\w.\-]*+:?\s*+(?>[({=])"
+    r"|[(\s]*+(?>pred|bf16|[usfc]\d++\w*+|token)\[",  # the shape of a single instruction
+    re.ASCII,
+)
 _LOOKED_AT = 4096  # characters
 
 
