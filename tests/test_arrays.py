@@ -12,6 +12,7 @@ from hlo2graph.inspect.arrays import (
     find_leaf,
     load_inputs,
     parse_input,
+    parse_inputs,
     random_inputs,
     save_outputs,
 )
@@ -59,6 +60,25 @@ def test_load_by_argument_number_and_by_name(tmp_path):
     assert set(found) == {0, 2}
     assert (found[0] == X).all()
     assert found[2] == 7
+
+
+def test_results_beside_inputs_are_stepped_over(tmp_path):
+    path, notes = tmp_path / "in.npz", []
+    np.savez(path, arg0=X, out0=X, out1=X)
+    assert set(load_inputs(path, PORTS, notes.append)) == {0}
+    assert notes == [f"{path}: results, which are no inputs, are left out: out0, out1"]
+    np.savez(path, out0=X)
+    with pytest.raises(InputError, match="out0 names no input"):
+        load_inputs(path, PORTS)
+
+
+def test_an_input_given_twice(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, X)
+    name = PORTS[0].name
+    assert set(parse_inputs([f"{name}=@{path}"], PORTS)) == {0}
+    with pytest.raises(InputError, match=f"{name} is given twice"):
+        parse_inputs([f"{name}=@{path}", f"arg0=@{path}"], PORTS)
 
 
 def test_types_that_numpy_lacks_go_through_unsigned_integers(tmp_path):

@@ -139,6 +139,22 @@ def test_interrupt(cli, add, monkeypatch):
     assert (code, out, err.strip()) == (128 + signal.SIGINT, "", "interrupted")
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("kernels", "--ptx", "--cubin"), "give one of --ptx and --cubin"),
+        (
+            ("explain", "--critical-path", "--false-edges"),
+            "ask one question: --critical-path or --false-edges",
+        ),
+    ],
+)
+def test_one_of_two(cli, add, args, said):
+    code, out, err = cli(args[0], add, *args[1:])
+    assert (code, out) == (2, "")
+    assert said in err
+
+
 def test_no_driver_is_said_in_our_own_words(monkeypatch):
     from hlo2graph.backends.cuda import driver
 

@@ -24,19 +24,15 @@ QUESTIONS = ("critical-path", "false-edges", "why-not-graph")
 @click.command("explain")
 @file_argument
 @click.argument("thunks", metavar="[A B]", nargs=-1)
-@click.option(
-    "--critical-path", "question", flag_value=QUESTIONS[0], help="List the longest path's thunks."
-)
+@click.option("--critical-path", is_flag=True, help="List the longest path's thunks.")
 @click.option(
     "--false-edges",
-    "question",
-    flag_value=QUESTIONS[1],
+    is_flag=True,
     help="List the edges that only saving memory or the schedule asked for, and their price.",
 )
 @click.option(
     "--why-not-graph",
-    "question",
-    flag_value=QUESTIONS[2],
+    is_flag=True,
     help="List what a CUDA graph of FILE would not hold, and why.",
 )
 @capture_option
@@ -46,11 +42,11 @@ QUESTIONS = ("critical-path", "false-edges", "why-not-graph")
 def command(
     file: str,
     thunks: tuple[str, ...],
-    question: str | None,
     capture: str,
     output: str | None,
     planning: PlanOptions,
     json_file: str | None,
+    **asked: bool,
 ) -> None:
     """Say why thunk A of FILE runs before thunk B, or that they are unordered.
 
@@ -67,6 +63,10 @@ def command(
       hlo2graph explain model.hlo --false-edges --max-buffer-reuse -1
       hlo2graph explain model.hlo --why-not-graph --capture temps,min:5
     """
+    questions = [name for name in QUESTIONS if asked[name.replace("-", "_")]]
+    if len(questions) > 1:
+        raise click.UsageError(f"ask one question: {' or '.join(f'--{q}' for q in questions)}")
+    question = questions[0] if questions else None
     if (question is None) == (not thunks) or len(thunks) not in (0, 2):
         raise click.UsageError("ask about two thunks, A and B, or give one of the options")
     if capture != "all" and question != QUESTIONS[2]:

@@ -25,8 +25,8 @@ def _arch(_: click.Context, __: click.Parameter, text: str) -> str:
 @click.command("kernels")
 @file_argument
 @output_option
-@click.option("--ptx", "form", flag_value="ptx", help="Print PTX.")
-@click.option("--cubin", "form", flag_value="cubin", help="Write a cubin, to --output or a pipe.")
+@click.option("--ptx", is_flag=True, help="Print PTX.")
+@click.option("--cubin", is_flag=True, help="Write a cubin, to --output or a pipe.")
 @click.option(
     "--arch",
     metavar="sm_NN",
@@ -37,7 +37,7 @@ def _arch(_: click.Context, __: click.Parameter, text: str) -> str:
 )
 @planning_options
 def command(
-    file: str, output: str | None, form: str | None, arch: str, planning: PlanOptions
+    file: str, output: str | None, ptx: bool, cubin: bool, arch: str, planning: PlanOptions
 ) -> None:
     """Print the CUDA C++ of FILE's kernels.
 
@@ -54,22 +54,24 @@ def command(
     """
     from hlo2graph.inspect.kernel_text import kernels_cubin, kernels_ptx, kernels_text
 
+    if ptx and cubin:
+        raise click.UsageError("give one of --ptx and --cubin")
     parts = modules_in(read_file(file))
-    if form == "cubin":
+    if cubin:
         if output is None and sys.stdout.isatty():
             raise click.UsageError("--cubin is no text; give --output FILE")
         if len(parts) > 1:
             raise click.UsageError("--cubin is for one module; FILE holds several")
     with progress("planning"):
         plans = [plan_of(p, **_with_target(p, planning)) for p in parts]
-    if form == "cubin":
+    if cubin:
         data = kernels_cubin(plans[0], arch)
         if output is None or output == "-":
             sys.stdout.buffer.write(data)
         else:
             write_whole(output, data)
         return
-    texts = (kernels_ptx(p, arch) if form == "ptx" else kernels_text(p) for p in plans)
+    texts = (kernels_ptx(p, arch) if ptx else kernels_text(p) for p in plans)
     emit(joined(texts), output)
 
 

@@ -16,6 +16,7 @@ from hlo2graph.cli.options import dump_option, file_argument, json_option, plann
 from hlo2graph.cli.programs import is_planned, module_of, plan_of
 from hlo2graph.cli.progress import Progress, progress
 from hlo2graph.cli.run_options import RunOptions, given_choices, run_options
+from hlo2graph.cli.voice import voice
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
@@ -176,11 +177,12 @@ def _loaded(saved: Saved, options: RunOptions) -> HostExecutable | CudaExecutabl
 def _arguments(plan: Plan, options: RunOptions, part: Input) -> tuple[list[Array], bool]:
     """Return an array per parameter leaf, and whether all were given."""
     from hlo2graph.backends.arguments import check_arguments
-    from hlo2graph.inspect.arrays import load_inputs, parse_input, random_inputs
+    from hlo2graph.inspect.arrays import load_inputs, parse_inputs, random_inputs
 
     found = dict(enumerate(check_arguments(part.arguments, plan.inputs))) if part.arguments else {}
-    found |= load_inputs(Path(options["inputs"]), plan.inputs) if options["inputs"] else {}
-    found |= dict(parse_input(text, plan.inputs) for text in options["given"])
+    if options["inputs"]:
+        found |= load_inputs(Path(options["inputs"]), plan.inputs, voice().note)
+    found |= parse_inputs(options["given"], plan.inputs)
     drawn = random_inputs(plan.inputs, options["seed"])
     all_given = bool(found) and len(found) == len(drawn)
     return [found.get(at, array) for at, array in enumerate(drawn)], all_given

@@ -7,7 +7,8 @@ array so stored is taken back where the program wants that type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +22,7 @@ from hlo2graph.backends.randoms import random_array
 from hlo2graph.errors import InputError, Note
 from hlo2graph.ops.spec import Array
 
+_RESULT = re.compile(r"out\d+", re.ASCII)
 UNREADABLE = Exception  # broken bytes lead NumPy's, zipfile's and zlib's readers to many types
 
 
@@ -32,19 +34,49 @@ def random_inputs(leaves: Sequence[Leaf], seed: int) -> list[Array]:
     ]
 
 
-def load_inputs(path: Path, leaves: Sequence[Leaf]) -> dict[int, Array]:
+def load_inputs(
+    path: Path, leaves: Sequence[Leaf], note: Callable[[str], None] = lambda _: None
+) -> dict[int, Array]:
     """Read a .npz file: the arrays by leaf position. Leaves without a key are left out.
 
+    Results that lie beside the inputs, as in files of known results, are stepped over; `note` is
+    told so.
     Raises InputError where the file cannot be read, a key names no leaf, two name the same one,
     or an array does not fit.
     """
     found: dict[int, Array] = {}
     with _opened(path) as arrays:
+        results = _results_beside(arrays, leaves)
+        if results:
+            note(f"{path}: results, which are no inputs, are left out: {_listed(results)}")
         for key in arrays:
+            if key in results:
+                continue
             position = find_leaf(key, leaves, "arg", str(path))
             if position in found:
                 raise InputError(f"{path}: {key} is the second array for input {position}")
             found[position] = _fitting(_member(arrays, key, path), leaves, position, f"{path}: ")
+    return found
+
+
+def _results_beside(keys: Collection[str], leaves: Sequence[Leaf]) -> list[str]:
+    """Return the keys that name results, where there are others too."""
+    names = {leaf.name for leaf in leaves}
+    results = [key for key in keys if _RESULT.fullmatch(key) and key not in names]
+    return results if len(results) < len(keys) else []
+
+
+def parse_inputs(options: Sequence[str], leaves: Sequence[Leaf]) -> dict[int, Array]:
+    """Read what `parse_input` reads, several times: the arrays by leaf position.
+
+    Raises InputError also where two are for the same leaf.
+    """
+    found: dict[int, Array] = {}
+    for option in options:
+        position, array = parse_input(option, leaves)
+        if position in found:
+            raise InputError(f"--input {option}: {leaves[position].name} is given twice")
+        found[position] = array
     return found
 
 
