@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.budget import graph_memory, set_graph_budget
-    from hlo2graph.errors import BackendError, HloError
+    from hlo2graph.errors import BackendError, HloError, InputError
     from hlo2graph.pipeline import compile, parse, plan
     from hlo2graph.saved.reading import load
     from hlo2graph.saved.writing import save
@@ -22,6 +22,7 @@ __version__ = "0.2.0"
 __all__ = [
     "BackendError",
     "HloError",
+    "InputError",
     "__version__",
     "compile",
     "graph_memory",
@@ -35,6 +36,7 @@ __all__ = [
 _HOMES = {
     "BackendError": "hlo2graph.errors",
     "HloError": "hlo2graph.errors",
+    "InputError": "hlo2graph.errors",
     "compile": "hlo2graph.pipeline",
     "graph_memory": "hlo2graph.backends.cuda.budget",
     "load": "hlo2graph.saved.reading",

@@ -6,8 +6,9 @@ Imports nothing heavy, so that the command line can name the choices without loa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from operator import index
 from typing import SupportsIndex, TypeAlias, TypedDict
 
@@ -44,7 +45,8 @@ class PlanOptions(TypedDict, total=False):
         has scheduled keep the fusions they have.
     schedule: concurrent (edges are the data's hazards) or serialize (each thunk waits for the
         one before).
-    memory_budget: bytes that the arena should fit into, at the price of reuse edges.
+    memory_budget: bytes that the arena should fit into (65536, "64KiB"), at the price of reuse
+        edges.
     max_buffer_reuse: how often the same bytes may go to another value early, at the price of
         reuse edges: 0 never, -1 any number of times.
     """
@@ -52,7 +54,7 @@ class PlanOptions(TypedDict, total=False):
     target: str
     fuse: str | None
     schedule: str
-    memory_budget: int | None
+    memory_budget: int | str | None
     max_buffer_reuse: int
 
 
@@ -63,7 +65,7 @@ class Options:
     target: str = "auto"
     fuse: str | None = None
     schedule: str = "concurrent"
-    memory_budget: int | None = None
+    memory_budget: int | str | None = None
     max_buffer_reuse: int = 0
 
     def __post_init__(self) -> None:
@@ -73,8 +75,18 @@ class Options:
             check_choice("fuse", self.fuse, FUSE)
         if not _is_count(self.max_buffer_reuse, -1):
             raise InputError(f"max_buffer_reuse is -1, 0 or more, not {self.max_buffer_reuse!r}")
-        if self.memory_budget is not None and not _is_count(self.memory_budget, 0):
+        if self.memory_budget is not None and not _is_count(self.budget, 0):
             raise InputError(f"memory_budget is a number of bytes, not {self.memory_budget!r}")
+
+    @property
+    def budget(self) -> int | None:
+        """The memory budget in bytes."""
+        if not isinstance(self.memory_budget, str):
+            return self.memory_budget
+        try:
+            return read_size(self.memory_budget)
+        except ValueError as error:
+            raise InputError(f"memory_budget: {error}") from None
 
     @property
     def machine(self) -> str:
@@ -97,6 +109,16 @@ def read_size(text: str) -> int:
 
 def _is_count(given: object, least: int) -> bool:
     return isinstance(given, SupportsIndex) and index(given) >= least
+
+
+def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError, as Python does, for a keyword that `function` does not have."""
+    names = sorted(known)
+    for name in given:
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+            raise TypeError(f"{function}() has no keyword {name}{hint}")
 
 
 def check_choice(option: str, given: str, allowed: tuple[str, ...]) -> None:

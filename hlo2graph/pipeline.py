@@ -6,8 +6,10 @@ so tests see what users see. Nothing is turned into text unless somebody looks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions, GraphOptions
@@ -26,6 +28,7 @@ from hlo2graph.options import (
     Options,
     PlanOptions,
     check_choice,
+    check_keywords,
 )
 from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
@@ -63,6 +66,7 @@ from hlo2graph.program.use_libraries import use_libraries
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
 
+_COMPILED = re.compile(r"[^\n]+\.h2g")  # the path of one
 Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
@@ -79,6 +83,13 @@ PASSES: dict[str, tuple[Pass, ...]] = {
 
 class CompileOptions(PlanOptions, GraphOptions, total=False):
     """PlanOptions and GraphOptions."""
+
+
+COMPILE_KEYWORDS = frozenset(
+    {"backend", "elided", "filename", "observe"}
+    | PlanOptions.__annotations__.keys()
+    | CudaOptions.__annotations__.keys()
+)
 
 
 def parse(text: str, filename: str = "<string>", verify: bool = True) -> Module:
@@ -102,11 +113,12 @@ def plan(
     """Return thunks, slices and edges for an HLO module, given as such or as text.
 
     observe: called with the name and text of each stage.
-    options: the commands' planning flags: target, fuse, schedule, memory_budget (in bytes) and
+    options: the commands' planning flags: target, fuse, schedule, memory_budget and
         max_buffer_reuse; see PlanOptions.
     Thunk-sequence text, and a Plan, are planned already; no planning option applies to them.
     Raises HloError.
     """
+    check_keywords("hlo2graph.plan", options, {"filename", "observe", *PlanOptions.__annotations__})
     _check_type(program, Module, Plan, str)
     if isinstance(program, Plan) or (isinstance(program, str) and is_thunk_sequence(program)):
         return _planned_before(program, filename, observe, options)
@@ -115,7 +127,7 @@ def plan(
     lowered = _lowered(program, filename, chosen, see)
     buffers = assign_buffers(
         lowered,
-        memory_budget=chosen.memory_budget,
+        memory_budget=chosen.budget,
         max_buffer_reuse=chosen.max_buffer_reuse,
         schedule=chosen.schedule,
     )
@@ -222,6 +234,7 @@ def compile(
         GraphOptions.
     Raises HloError, or BackendError where the backend is not there.
     """
+    check_keywords("hlo2graph.compile", options, COMPILE_KEYWORDS)
     check_choice("backend", backend, BACKENDS)
     planning, running = _parted(options)
     choices = Choices(matmul_precision, **running)
@@ -276,6 +289,8 @@ def cuda_target() -> str:
 
 def _check_type(given: object, *wanted: type) -> None:
     """Raise InputError unless `given` is of a type that a program can have."""
+    if isinstance(given, str | PathLike) and _COMPILED.fullmatch(str(given)):
+        raise InputError(f"{given} names a compiled file: hlo2graph.load runs it")
     if not isinstance(given, wanted):
         names = " or a ".join(["HLO text", *(t.__name__ for t in wanted if t is not str)])
         raise InputError(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SAMPLES
 
 import hlo2graph as h2g
 from hlo2graph.errors import BackendError, InputError, ParseError, VerifyError
@@ -26,7 +27,7 @@ ENTRY main {
 
 
 def test_names():
-    errors = {"HloError", "BackendError"}
+    errors = {"HloError", "InputError", "BackendError"}
     made = {"parse", "plan", "compile", "save", "load"}
     memory = {"graph_memory", "set_graph_budget"}
     assert set(h2g.__all__) == made | memory | errors | {"__version__"}
@@ -74,7 +75,8 @@ def test_what_is_no_program_is_named(given):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"memory_budget": "64KiB"}, "memory_budget is a number of bytes, not '64KiB'"),
+        ({"memory_budget": "64 apples"}, "memory_budget: '64 apples' is no size"),
+        ({"memory_budget": 1.5}, "memory_budget is a number of bytes, not 1.5"),
         ({"memory_budget": -1}, "memory_budget is a number of bytes, not -1"),
         ({"max_buffer_reuse": 1.5}, "max_buffer_reuse is -1, 0 or more, not 1.5"),
     ],
@@ -82,6 +84,39 @@ def test_what_is_no_program_is_named(given):
 def test_planning_options_that_are_no_counts(options, message):
     with pytest.raises(InputError, match=message):
         h2g.plan(ADD, **options)
+
+
+def test_a_memory_budget_may_have_a_unit():
+    text = (SAMPLES[0].parent / "attention.hlo").read_text()
+    assert str(h2g.plan(text, memory_budget="9KiB")) == str(h2g.plan(text, memory_budget=9216))
+    assert str(h2g.plan(text, memory_budget="9KiB")) != str(h2g.plan(text))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: h2g.plan(ADD, fues="none"), r"hlo2graph\.plan.*keyword fues; did you mean fuse\?"),
+        (
+            lambda: h2g.plan(ADD, foo=1),
+            r"hlo2graph\.plan\(\) has no keyword foo; there are filename, fuse, ",
+        ),
+        (lambda: h2g.compile(ADD, pointer="copy"), r"hlo2graph\.compile.*did you mean pointers\?"),
+        (
+            lambda: h2g.save(h2g.plan(ADD), "x.h2g", foo=1),
+            r"hlo2graph\.save\(\) has no keyword foo",
+        ),
+    ],
+)
+def test_keywords_that_there_are_not(call, said):
+    with pytest.raises(TypeError, match=said):
+        call()
+
+
+@pytest.mark.parametrize("call", [h2g.parse, h2g.plan, h2g.compile])
+@pytest.mark.parametrize("given", ["some/x.h2g", Path("x.h2g")])
+def test_a_compiled_file_is_for_load(call, given):
+    with pytest.raises(InputError, match=r"x\.h2g names a compiled file: hlo2graph\.load runs it"):
+        call(given)
 
 
 def test_verify_can_be_left_out():

@@ -305,8 +305,10 @@ def test_options_that_are_none():
         jit(jnp.sin, fuse="all")(X)
     with pytest.raises(InputError, match="backend is one of"):
         hlo2graph.jax.jit(jnp.sin, backend="gpu")
-    with pytest.raises(TypeError, match="unheard_of"):
-        jit(jnp.sin, unheard_of=1)(X)
+    with pytest.raises(TypeError, match=r"hlo2graph\.jax\.jit\(\) has no keyword unheard_of"):
+        hlo2graph.jax.jit(jnp.sin, unheard_of=1)
+    with pytest.raises(TypeError, match="did you mean static_argnums"):
+        hlo2graph.jax.jit(static_argnum=0)
 
 
 def test_a_backend_that_is_not_there_is_an_error():

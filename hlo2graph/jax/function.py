@@ -17,7 +17,8 @@ from hlo2graph.errors import BackendError, HloError, InputError
 from hlo2graph.jax.leaves import PLAIN, devices_of, is_tracer, kind_of, place_of
 from hlo2graph.jax.program import CompiledFunction, platform_for
 from hlo2graph.jax.static import Names, Positions, StaticArguments
-from hlo2graph.options import BACKENDS, check_choice
+from hlo2graph.options import BACKENDS, check_choice, check_keywords
+from hlo2graph.pipeline import COMPILE_KEYWORDS
 
 
 def jit(
@@ -43,6 +44,7 @@ def jit(
 
     Raises:
         InputError: there is no such backend.
+        TypeError: there is no such option.
     """
     check_choice("backend", backend, BACKENDS)
     flags: dict[str, Any] = {
@@ -51,6 +53,8 @@ def jit(
         "donate_argnums": donate_argnums,
         "donate_argnames": donate_argnames,
     }
+    known = COMPILE_KEYWORDS - {"filename"} | flags.keys()
+    check_keywords("hlo2graph.jax.jit", options, known)
     if f is None:
         return functools.partial(jit, **flags, backend=backend, **options)
     return GraphFunction(f, flags, backend, {"pointers": "auto"} | options)

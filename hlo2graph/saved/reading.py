@@ -16,7 +16,7 @@ from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.hlo import Module
-from hlo2graph.options import BACKENDS, check_choice
+from hlo2graph.options import BACKENDS, check_choice, check_keywords
 from hlo2graph.program.plan import Plan
 from hlo2graph.saved.choices import checked, options_of
 from hlo2graph.saved.codec import Decoder
@@ -90,6 +90,7 @@ class Saved:
         **options: Unpack[CudaOptions],
     ) -> HostExecutable | CudaExecutable:
         """Return what runs the plan; see `hlo2graph.load`."""
+        check_keywords("hlo2graph.load", options, CudaOptions.__annotations__)
         check_choice("backend", backend, BACKENDS)
         choices = checked(replace(self.choices, **options))
         if choices.matmul_precision != self.choices.matmul_precision and self.arches:

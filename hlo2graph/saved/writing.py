@@ -15,6 +15,7 @@ from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import Module
+from hlo2graph.options import check_keywords
 from hlo2graph.program.plan import Plan
 from hlo2graph.saved.choices import checked
 from hlo2graph.saved.codec import Encoder
@@ -43,6 +44,7 @@ def save(
     options: how the plan is to run on a GPU, as for `compile`; an executable has its own.
     Raises HloError, BackendError where NVRTC is missing, and OSError.
     """
+    check_keywords("hlo2graph.save", options, CudaOptions.__annotations__)
     plan, arch, made = _taken(program)
     choices = checked(replace(made, **options))
     if arches is None:
