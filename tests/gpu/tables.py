@@ -40,7 +40,15 @@ def tables() -> str:
     bench = json.loads((RESULTS / "bench.json").read_text())
     timings = json.loads((RESULTS / "timings.json").read_text())
     measured = json.loads((RESULTS / "forms.json").read_text())
-    return f"{beside_xla(bench)}\n{bounds(bench)}{modes(timings)}\n{forms(measured)}"
+    moved = json.loads((RESULTS / "pointers.json").read_text())
+    jax_calls = (
+        "`hlo2graph.jax.jit` beside `jax.jit`, JAX's own arrays in and out (`python -m\n"
+        "tests.gpu.jax_jit`): microseconds to completion / a call of many queued; the ratio is that\n"
+        "of the better of ours.\n\n" + (RESULTS / "jax_jit.md").read_text()
+    )
+    parts = [beside_xla(bench), bounds(bench), modes(timings), moving(moved), jax_calls]
+    parts.append(forms(measured))
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 
 
 def beside_xla(bench: dict) -> str:
@@ -110,7 +118,7 @@ def modes(timings: list[dict]) -> str:
         "`--fuse none`: microseconds on the device, the host's launching left out (the stream is",
         "held back until all is enqueued, where the host steers no loop). The ratio is that of the",
         "latencies, launching included: the better of stream and chain over graph; of paired runs,",
-        "with its 95 % interval, where the samples were kept.",
+        "with its 95 % interval, where samples were kept. Rows with * are of an earlier commit.",
         "",
         "| program | nodes | width | serial stream | chain graph | graph | graph / better |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -121,13 +129,36 @@ def modes(timings: list[dict]) -> str:
         cells = [f"{found['modes'][m]['device'] * 1e6:.1f}" for m in ("serial", "chain", "graph")]
         middle, low, high = found["beside_best"][1:4]
         row = [
-            found["program"],
+            found["program"] + "*" * ("earlier" in found),
             str(found["nodes"]),
             str(found["width"]),
             *cells,
             f"{middle:.2f}x" + ("" if low is None else f" ({low:.2f} to {high:.2f})"),
         ]
         lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def moving(labs: list[dict]) -> str:
+    """Return what a call costs by strategy and by how its arrays move."""
+    names = list(dict.fromkeys(row["strategy"] for lab in labs for row in lab["rows"]))
+    lines = [
+        "`hlo2graph pointers`: microseconds of one call to completion, where arrays stay, rotate",
+        "among four sets, or are new at each call; `auto` over the best, of paired calls, with its",
+        "95 % interval. `auto` never takes `table`, whose kernels would have to be compiled.",
+        "",
+        f"| program | arrays | {' | '.join(names)} | auto / best |",
+        f"| --- | --- |{' ---: |' * (len(names) + 1)}",
+    ]
+    for lab in labs:
+        for pattern in dict.fromkeys(row["pattern"] for row in lab["rows"]):
+            rows = {row["strategy"]: row for row in lab["rows"] if row["pattern"] == pattern}
+            cells = [f"{rows[name]['latency'] * 1e6:.0f}" for name in names]
+            ratio, (low, high) = rows["auto"]["ratio"], rows["auto"]["interval"]
+            cells.append(f"{ratio:.2f} ({low:.2f} to {high:.2f})")
+            lines.append(
+                f"| {lab['name'].removeprefix('jit_')} | {pattern} | {' | '.join(cells)} |"
+            )
     return "\n".join(lines) + "\n"
 
 
