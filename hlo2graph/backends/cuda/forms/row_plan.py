@@ -23,6 +23,7 @@ from hlo2graph.hlo import Computation
 from hlo2graph.ops.region import Rows
 
 BLOCK = 128  # threads of a block of rows that need fewer: few wait for each other
+SHORT = 256  # the same where rows need less than a warp: of such small work, fewer blocks
 LONG = 256  # threads of a row that is read in rounds, at least
 WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
@@ -127,7 +128,7 @@ def _most_held(slices: int) -> int:
 
 def _lanes(region: Rows, signature: Signature, slices: int) -> int:
     """Return the rows a block: fewer where each multiprocessor would not get two blocks."""
-    lanes = max(1, BLOCK // slices)
+    lanes = max(1, (BLOCK if slices >= WARP else SHORT) // slices)
     least = max(1, WARP // slices)
     while lanes > least and region.results < 2 * signature.device.multiprocessors * lanes:
         lanes //= 2
