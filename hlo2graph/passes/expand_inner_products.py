@@ -43,6 +43,9 @@ def _is_inner(draft: Draft, dot: Instruction) -> bool:
     assert isinstance(out, Shape)
     if not all(is_settled(s) and s.elements and not s.dtype.is_complex for s in (lhs, rhs, out)):
         return False
+    wide = wide_type(out.dtype)
+    if any(s.dtype.is_integer != wide.is_integer or s.dtype.size > wide.size for s in (lhs, rhs)):
+        return False  # its factors would be rounded to the result's type, not its products
     batch = numbers(dot, "lhs_batch_dims")
     paired = batch + numbers(dot, "lhs_contracting_dims")
     there = numbers(dot, "rhs_batch_dims") + numbers(dot, "rhs_contracting_dims")
