@@ -83,8 +83,7 @@ def test_what_is_made_of_the_vectors_shares_the_kernel():
 @pytest.mark.parametrize(("given", "out"), [("f32", "s32"), ("f64", "f32"), ("s32", "f32")])
 def test_factors_are_not_rounded_to_the_type_of_the_result(given, out):
     dims = (
-        "lhs_batch_dims={0}, rhs_batch_dims={0}, "
-        "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+        "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}"
     )
     module = module_of(product(f"{given}[3,5]", f"{given}[3,5]", f"{out}[3]", dims))
     assert expand_inner_products(module) is module
