@@ -74,6 +74,15 @@ def test_a_calm_program_gets_no_leave():
     assert not checked(CALM, [want + np.float32(0.01)]).ok
 
 
+def test_a_whole_number_that_a_last_bit_tips_over_excuses_none():
+    text = CALM.replace("ROOT y = f32[4] sine(x)", "ROOT y = s32[4] convert(x)")
+    module, given = h2g.parse(text), np.array([1, 2, 3, 4], np.float32)
+    assert list(moved_by_rounding(module, [given]))[-1] == [1.0]
+    wrong = np.array([0, 2, 3, 4], np.int32)
+    (check,) = check_reference(h2g.plan(module), [given], [wrong], Wishes(), module)
+    assert not check.ok
+
+
 def test_integers_alone_move_nothing():
     module = h2g.parse("HloModule m\nENTRY main {\n  ROOT x = s32[2] parameter(0)\n}\n")
     assert not list(moved_by_rounding(module, [np.zeros(2, np.int32)]))
