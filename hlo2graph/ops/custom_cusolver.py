@@ -17,7 +17,7 @@ from hlo2graph.ops.custom_lapack_routines import potrf
 from hlo2graph.ops.custom_target import (
     Target,
     as_result,
-    json_config,
+    json_flag,
     on_device,
     result_leaves,
     same_leaf,
@@ -31,9 +31,7 @@ CHOLESKY = "__cusolver$cholesky"
 
 def is_lower(instr: Instruction) -> bool | None:
     """Tell whether the lower triangle is read and written; None where nothing says so."""
-    config = json_config(instr, "cholesky_backend_config")
-    found = config.get("lower", False) if config is not None else None
-    return found if isinstance(found, bool) else None
+    return json_flag(instr, "cholesky_backend_config", "lower")
 
 
 def _why_not(instr: Instruction) -> str | None:

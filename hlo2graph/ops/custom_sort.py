@@ -14,7 +14,7 @@ from hlo2graph.hlo import AnyShape, Instruction
 from hlo2graph.ops.custom_target import (
     Target,
     as_result,
-    json_config,
+    json_flag,
     on_device,
     result_leaves,
     same_leaf,
@@ -29,9 +29,7 @@ RADIX_SORT = "__cub$DeviceRadixSort"
 
 def is_descending(instr: Instruction) -> bool | None:
     """Tell whether the largest key comes first; None where the configuration does not say."""
-    config = json_config(instr, "sort_backend_config")
-    found = config.get("descending", False) if config is not None else None
-    return found if isinstance(found, bool) else None
+    return json_flag(instr, "sort_backend_config", "descending")
 
 
 def _why_not(instr: Instruction) -> str | None:

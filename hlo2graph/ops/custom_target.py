@@ -104,6 +104,16 @@ def json_config(instr: Instruction, part: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def json_flag(instr: Instruction, part: str, name: str) -> bool | None:
+    """Return a flag of that part of the configuration, false where it is left out.
+
+    None where there is no such part, or the flag is none.
+    """
+    config = json_config(instr, part)
+    found = config.get(name, False) if config is not None else None
+    return found if isinstance(found, bool) else None
+
+
 def is_finite(number: object) -> bool:
     """Tell whether a value of a configuration is a number that a float64 can hold."""
     return isinstance(number, int | float) and -float_info.max <= number <= float_info.max
