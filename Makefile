@@ -47,9 +47,9 @@ corpus: $(VENV)/.developing ## Run folders of programs and known results (CORPUS
 	@test -n "$(CORPUS)" || { echo 'say which folders: make corpus CORPUS="DIR ..."'; exit 2; }
 	$(BIN)/python tests/corpus.py $(CORPUS)
 
-gpu: $(VENV)/.developing ## On a GPU: tests, then the suite over samples (CORPUS="DIR ...")
+gpu: $(VENV)/.developing ## On a GPU: tests, correctness, sanitizers, timings (CORPUS="DIR ...")
 	$(BIN)/hlo2graph doctor
-	$(BIN)/python -m tests.gpu.suite $(CORPUS) --tests
+	$(BIN)/python -m tests.gpu.suite $(CORPUS)
 
 bench-gpu: $(VENV)/.developing ## On a GPU: measure beside XLA (CORPUS="DIR ..."; needs jax for CUDA)
 	$(BIN)/python -m tests.gpu.bench $(CORPUS)

@@ -9,7 +9,7 @@ import pytest
 
 import hlo2graph
 from tests.fake_cuda import fake
-from tests.gpu.suite import check, measured
+from tests.gpu.one import check, measured
 
 __all__ = ["fake"]  # a fixture
 

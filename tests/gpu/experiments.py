@@ -138,7 +138,7 @@ def each(run, stream, count: int) -> float:
 
 def examine(path: Path, fuse: str, duration: float) -> list[dict]:
     import hlo2graph
-    from tests.gpu.suite import reference
+    from tests.gpu.one import reference
 
     program = hlo2graph.parse(path.read_text(), path.name)
     executable = hlo2graph.compile(program, "cuda", fuse=fuse)

@@ -13,7 +13,7 @@ from pathlib import Path
 import hlo2graph
 from hlo2graph.inspect.pointers import lab_json, lab_text, run_lab
 from hlo2graph.options import POINTERS
-from tests.gpu.suite import reference
+from tests.gpu.one import reference
 
 
 def main() -> int:

@@ -1,13 +1,17 @@
-"""Everything that only a GPU can show, in one go: correctness, timings, what a call costs.
+"""Everything that only a GPU can show, in one go: results, hazards, memory, timings, calls.
 
-    python -m tests.gpu.suite [DIR...] --out DIR [--time FILE...] [--jobs N] [--seconds S]
-    python -m tests.gpu.suite [DIR...] --out DIR --sanitizer memcheck|initcheck|racecheck
+    python -m tests.gpu.suite [DIR...] [--steps STEP...] [--out DIR] [--time FILE...]
 
-Each DIR holds NAME.hlo files, for each perhaps a NAME.npz of arg0.. and out0.. Every program runs
-in a process of its own, so that a crash, a hang or a broken context is one failure. --out gets
-correctness.json, timings.json and environment.json; with --sanitizer, every program runs once under
-that tool of compute-sanitizer instead, into TOOL.json. Exits with 1 if a check fails, with 3 where
-there is no GPU.
+Each DIR holds NAME.hlo files, for each perhaps a NAME.npz of arg0.. and out0... The steps:
+
+    tests        this folder's pytest
+    correctness  every program, three ways, against known results or the host: correctness.json
+    sanitizers   programs of the first DIR under memcheck, initcheck and racecheck, one file each
+    soak         10,000 calls with arrays that move, under memcheck: soak.json
+    timings      programs of the first DIR that have known results: timings.json
+
+Every program runs in a process of its own, so that a crash, a hang or a broken context is one
+failure. Exits with 1 if a check fails, with 3 where there is no GPU.
 """
 
 from __future__ import annotations
@@ -18,22 +22,22 @@ import shutil
 import subprocess
 import sys
 import time
-import traceback
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SAMPLES = REPOSITORY / "samples"
+STEPS = ("tests", "correctness", "sanitizers", "soak", "timings")
 CASES = (("default", "default"), ("default", "highest"), ("none", "highest"))  # fuse, precision
+TOOLS = ("memcheck", "initcheck", "racecheck")
+FOUND = 9  # with what a tool exits that found something
 NO_BACKEND = 3
 
 
 def main() -> int:
     given = arguments()
-    if given.one:
-        print(json.dumps(one(given)))
-        return 0
     try:
         environment = describe(given.commit)
     except Exception as error:
@@ -42,18 +46,24 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     write(given.out / "environment.json", environment)
     print(json.dumps(environment))
-    failed = given.tests and unit_tests()
     folders = given.folders or [SAMPLES]
     paths = [p for folder in folders for p in sorted(folder.glob("*.hlo"))]
-    if given.sanitizer:
-        return sanitized(paths, given)
-    bad = correctness(paths, given)
-    if given.time is None:
-        timed = [p for p in paths if p.with_suffix(".npz").exists()] or paths
-    else:
-        timed = given.time
-    timings(timed, given)
-    return 1 if bad or failed else 0
+    first = sorted(folders[0].glob("*.hlo"))
+    bad = 0
+    if "tests" in given.steps:
+        bad += unit_tests()
+    if "correctness" in given.steps:
+        bad += correctness(paths, given)
+    # Under its tool the soak takes as long as all programs under theirs: they run side by side.
+    with ThreadPoolExecutor(1) as beside:
+        soaked = beside.submit(soak, given) if "soak" in given.steps else None
+        if "sanitizers" in given.steps:
+            bad += sanitizers(first, given)
+        bad += soaked.result() if soaked else 0
+    if "timings" in given.steps:
+        known = [p for p in first if p.with_suffix(".npz").exists()] or first
+        timings(known if given.time is None else given.time, given)
+    return int(bad > 0)
 
 
 def arguments() -> argparse.Namespace:
@@ -61,18 +71,15 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="*", type=Path, metavar="DIR")
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS, metavar="STEP")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--time", nargs="*", type=Path, metavar="FILE", help="which to time")
     parser.add_argument("--commit", help="what is tested, where git does not know")
-    parser.add_argument("--jobs", type=int, default=6, help="programs at once, when not timing")
+    parser.add_argument("--jobs", type=int, default=12, help="programs at once, when not timing")
     parser.add_argument("--seconds", type=float, default=120, help="for one program")
-    parser.add_argument("--duration", type=float, default=1.0, help="seconds to time a program for")
-    parser.add_argument("--tests", action="store_true", help="run this folder's pytest first")
-    parser.add_argument("--sanitizer", choices=("memcheck", "initcheck", "racecheck"))
-    parser.add_argument("--one", choices=("check", "time", "plain"), help=argparse.SUPPRESS)
-    parser.add_argument("--fuse", default="default", help=argparse.SUPPRESS)
-    parser.add_argument("--precision", default="default", help=argparse.SUPPRESS)
-    parser.add_argument("--unroll", default="auto", help=argparse.SUPPRESS)
+    parser.add_argument("--duration", type=float, default=0.15, help="seconds to time a program")
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS, metavar="TOOL")
+    parser.add_argument("--calls", type=int, default=10_000, help="of the soak")
     return parser.parse_args()
 
 
@@ -99,13 +106,10 @@ def describe(commit: str | None = None) -> dict:
     }
 
 
-def unit_tests() -> bool:
-    """Run this folder's tests; tell whether one failed."""
+def unit_tests() -> int:
+    """Run this folder's tests; return 1 if one failed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n0", str(Path(__file__).parent)]
-    return bool(subprocess.run(command, cwd=REPOSITORY, check=False).returncode)
-
-
-# ---- the outer process ---------------------------------------------------------------------------
+    return int(subprocess.run(command, cwd=REPOSITORY, check=False).returncode != 0)
 
 
 def correctness(paths: list[Path], given: argparse.Namespace) -> int:
@@ -117,42 +121,62 @@ def correctness(paths: list[Path], given: argparse.Namespace) -> int:
 
     with ThreadPoolExecutor(given.jobs) as pool:
         found = list(pool.map(checked, cases))
-    counts: dict[str, int] = {}
-    for result in found:
-        counts[result["status"]] = counts.get(result["status"], 0) + 1
-        if result["status"] != "ok":
-            print(
-                f"  {result['program']:32} {result['fuse']:8}{result['precision']:8} "
-                f"{result['status']}: "
-                f"{result.get('why', '')[:300]}"
-            )
-    print(f"correctness: {counts}", flush=True)
+    tell("correctness", found)
     write(given.out / "correctness.json", found)
     return sum(r["status"] not in ("ok", "refused") for r in found)
 
 
-def sanitized(paths: list[Path], given: argparse.Namespace) -> int:
-    """Run every program under one tool of compute-sanitizer; return the exit code."""
-    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not Path(tool).exists():
-        print("compute-sanitizer is not there: it comes with the CUDA toolkit", file=sys.stderr)
-        return NO_BACKEND
-    prefix = [tool, "--tool", given.sanitizer, "--error-exitcode", "9"]
+def sanitizers(paths: list[Path], given: argparse.Namespace) -> int:
+    """Run every program under each tool of compute-sanitizer; return how many are not clean."""
+    if (program := sanitizer()) is None:
+        return 0
+    cases = [(tool, path, fuse) for fuse in ("none", "default") for path in paths
+             for tool in given.tools]  # fmt: skip
 
-    def run(case: tuple[Path, str]) -> dict:
-        return alone("plain", case[0], given, prefix=prefix, fuse=case[1], precision="highest")
+    def run(case: tuple[str, Path, str]) -> dict:
+        tool, path, fuse = case
+        prefix = [program, "--tool", tool, "--error-exitcode", str(FOUND)]
+        return alone("plain", path, given, prefix=prefix, fuse=fuse, precision="highest")
 
-    cases = [(path, fuse) for path in paths for fuse in ("none", "default")]
     with ThreadPoolExecutor(given.jobs) as pool:
         found = list(pool.map(run, cases))
+    for tool in given.tools:
+        rows = [row for row, case in zip(found, cases, strict=True) if case[0] == tool]
+        tell(tool, rows)
+        write(given.out / f"{tool}.json", rows)
+    return sum(r["status"] not in ("ok", "refused") for r in found)
+
+
+def soak(given: argparse.Namespace) -> int:
+    """Call with arrays that move, under memcheck; return 1 if anything was found."""
+    if (program := sanitizer()) is None:
+        return 0
+    command = [program, "--tool", "memcheck", "--error-exitcode", str(FOUND), sys.executable]
+    command += ["-m", "tests.gpu.soak", "--calls", str(given.calls)]
+    command += ["--out", str(given.out / "soak.json")]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    print(f"soak under memcheck, exit code {done.returncode}:\n{done.stdout}{done.stderr}")
+    return int(done.returncode != 0)
+
+
+def sanitizer() -> str | None:
+    """Return where compute-sanitizer is, or say that its checks are left out."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if Path(tool).exists():
+        return tool
+    print("left out, as compute-sanitizer, which comes with the CUDA toolkit, is not there")
+    return None
+
+
+def tell(what: str, found: list[dict]) -> None:
+    """Print the results that are not ok, and the counts."""
     for result in found:
         if result["status"] != "ok":
-            why = result.get("why", "")[-300:]
-            print(f"  {result['program']:32} {result['fuse']:8}{result['status']}: {why}")
-    clean = sum(r["status"] == "ok" for r in found)
-    print(f"{given.sanitizer}: {clean} of {len(found)} clean")
-    write(given.out / f"{given.sanitizer}.json", found)
-    return int(any(r["status"] not in ("ok", "refused") for r in found))
+            print(
+                f"  {result['program']:32} {result['fuse']:8}{result['precision']:8} "
+                f"{result['status']}: {result.get('why', '')[:300]}"
+            )
+    print(f"{what}: {dict(Counter(r['status'] for r in found))}", flush=True)
 
 
 def timings(paths: list[Path], given: argparse.Namespace) -> None:
@@ -198,12 +222,10 @@ def alone(
     """Do one thing to one program in a process of its own."""
     base = {"program": path.stem, "unroll": "auto", "precision": "default", **flags}
     options = [f"--{name}={value}" for name, value in flags.items()]
-    inner = [sys.executable, "-m", "tests.gpu.suite", str(path), "--one", kind]
-    command = [*prefix, *inner, *options]
-    command.append(f"--duration={given.duration}")
+    inner = [sys.executable, "-m", "tests.gpu.one", kind, str(path.resolve())]
     try:
         done = subprocess.run(
-            command,
+            [*prefix, *inner, *options, f"--duration={given.duration}"],
             cwd=REPOSITORY,
             capture_output=True,
             text=True,
@@ -221,203 +243,6 @@ def alone(
 
 def write(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n")
-
-
-# ---- the inner process ---------------------------------------------------------------------------
-
-
-def one(given: argparse.Namespace) -> dict:
-    """Check or time one program; whatever goes wrong is a result."""
-    import hlo2graph
-    from hlo2graph.errors import BackendError, UnsupportedError
-
-    (path,) = given.folders
-    try:
-        program = hlo2graph.parse(path.read_text(), path.name)
-        executable = hlo2graph.compile(
-            program,
-            "cuda",
-            given.precision,
-            fuse=given.fuse,
-            unroll_loops=given.unroll,
-        )
-        work = {"check": check, "time": measured, "plain": plain}[given.one]
-        return work(program, path, executable, given)
-    except UnsupportedError as error:
-        return {"status": "refused", "why": str(error)}
-    except hlo2graph.HloError as error:  # what has known results must run
-        known = path.with_suffix(".npz").exists()
-        return {"status": "error" if known else "refused", "why": str(error)}
-    except BackendError as error:
-        return {"status": "error", "why": str(error)}
-    except Exception:
-        return {"status": "exception", "why": traceback.format_exc(limit=-6)}
-
-
-def check(program, path: Path, executable, given: argparse.Namespace) -> dict:
-    """Hold the graph against itself, the serial stream, the chain, and a reference."""
-    from hlo2graph.inspect.arrays import random_inputs
-    from hlo2graph.inspect.compare import same_bits
-    from hlo2graph.inspect.device_check import check_device, poisoned_run
-
-    args, want, against = reference(program, path, executable)
-    others = random_inputs(executable.plan.inputs, 1)
-    results, checks = check_device(executable, args, others)
-    wrong = [f"{c.how}: other bits than {c.against}" for c in checks if not c.ok]
-    if not same_bits(poisoned_run(executable, "chain", args), results):
-        wrong.append("chain: other bits than the graph")
-    wrong += differences(program, executable, results, want, against)
-    wrong += device_arrays(executable, args, results)
-    return {
-        "status": "wrong" if wrong else "ok",
-        "why": "; ".join(wrong),
-        "against": against,
-        "nodes": executable.graph.nodes,
-        "kernels": executable.kernels,
-        "stages": dict(executable.stages),
-        "notes": executable.notes,
-    }
-
-
-def plain(program, path: Path, executable, given: argparse.Namespace) -> dict:
-    """Run once on the serial stream and once as a graph; nothing is poisoned."""
-    args, _, _ = reference(program, path, executable)
-    for mode in ("serial", "graph"):
-        executable.write_inputs(args)
-        executable.execute(mode)
-    executable.read_outputs()
-    return {"status": "ok"}
-
-
-def reference(program, path: Path, executable) -> tuple[list, list, str]:
-    """Return arguments, results to expect, and where those come from."""
-    import numpy as np
-
-    from hlo2graph.inspect.arrays import random_inputs
-    from hlo2graph.inspect.reference import host_results
-    from hlo2graph.passes.sizes.settle_sizes import settle_sizes
-    from tests.corpus import as_dtype
-
-    stored = path.with_suffix(".npz")
-    if not stored.exists():
-        args = random_inputs(executable.plan.inputs, 0)
-        return args, list(host_results(settle_sizes(program), args)), "host"
-    with np.load(stored) as held:
-        args, want = (
-            [held[f"{key}{i}"] for i in range(sum(name.startswith(key) for name in held.files))]
-            for key in ("arg", "out")
-        )
-    args = [as_dtype(a, dtype) for a, (_, dtype, _) in zip(args, executable.inputs, strict=True)]
-    want = [as_dtype(w, dtype) for w, (_, dtype, _) in zip(want, executable.outputs, strict=True)]
-    return args, want, stored.name
-
-
-def differences(program, executable, results, want, against: str) -> list[str]:
-    """Return what differs from the reference by more than the tolerances."""
-    from hlo2graph.inspect.compare import compare, tolerance_for
-    from hlo2graph.inspect.reference import pinned_results
-    from tests.corpus import scaled
-
-    found = []
-    rows = zip(executable.plan.outputs, results, want, pinned_results(program), strict=True)
-    for bound, got, expected, is_pinned in rows:
-        if is_pinned:
-            tolerance = tolerance_for(bound.shape.dtype, tf32=executable.tf32)
-            tolerance = scaled(tolerance, expected)
-            comparison = compare(got, expected, tolerance, bound.name)
-            if not comparison.ok:
-                found.append(f"not {against}: {comparison}")
-    return found
-
-
-def device_arrays(executable, args, results) -> list[str]:
-    """Call with device arrays; compare with the results."""
-    import numpy as np
-
-    from hlo2graph.inspect.compare import same_bits
-
-    own = executable.put(*args)
-    got = tuple(np.asarray(a) for a in executable(*own))
-    wrong = [] if same_bits(got, results) else ["a call with device arrays gave other bits"]
-    plain = executable(*args)
-    if not same_bits(plain, results):
-        wrong.append("a call with NumPy arrays gave other bits")
-    return wrong
-
-
-def measured(program, path: Path, executable, given: argparse.Namespace) -> dict:
-    """Time the three modes and a call on device arrays."""
-    from hlo2graph.inspect.cuda_runner import CudaRunner
-    from hlo2graph.inspect.timing import Budget, measure, paired_ratio
-    from hlo2graph.inspect.verdict import cuda_verdict
-    from hlo2graph.program.stats import plan_stats
-
-    args, _, _ = reference(program, path, executable)
-    runner = CudaRunner(executable, args)
-    found = measure(runner, Budget(warmup=0.1, duration=given.duration))
-    stats = plan_stats(executable.plan)
-    modes = {}
-    for timing, ratio in zip(found.modes, found.ratios, strict=True):
-        modes[timing.mode.name] = {
-            "enqueue": timing.enqueue,
-            "device": timing.device,
-            "latency": timing.median,
-            "p90": timing.percentile(90),
-            "p99": timing.percentile(99),
-            "spread": timing.spread,
-            "back_to_back": runner.throughput(timing.mode),
-            "ratio": [ratio.value, ratio.low, ratio.high],
-        }
-    best = min((found["serial"], found["chain"]), key=lambda m: m.median)
-    beside = paired_ratio(best.latencies, found["graph"].latencies)
-    stages = dict(executable.stages)
-    built = sum(stages[name] for name in ("build", "instantiate", "upload"))
-    return {
-        "status": "ok",
-        "rounds": found.rounds,
-        "doubts": found.doubts,
-        "modes": modes,
-        "beside_best": [best.mode.name, beside.value, beside.low, beside.high],
-        "call": call_cost(executable, args),
-        "nodes": executable.graph.nodes,
-        "edges": executable.graph.edges,
-        "width": stats.width,
-        "critical_path": stats.critical_path,
-        "arena_bytes": stats.arena_bytes,
-        "unrolled": executable.unrolled,
-        "stages": stages,
-        "verdict": cuda_verdict(found, built, stats.width),
-        "profile": profiled(executable, args),
-    }
-
-
-def profiled(executable, args) -> dict:
-    """Return when each node ran; a profile that fails spoils no timing."""
-    from hlo2graph.inspect.profile import profile, profile_json
-
-    try:
-        return profile_json(profile(executable, args))
-    except Exception:
-        return {"why": traceback.format_exc(limit=-4)}
-
-
-def call_cost(executable, args, calls: int = 200) -> dict:
-    """Return what a call on own device arrays costs the host, and with its completion."""
-    own = executable.put(*args)
-    executable(*own)
-    executable.synchronize()
-    host = []
-    for _ in range(calls):
-        start = time.perf_counter()
-        executable(*own)
-        host.append(time.perf_counter() - start)
-        executable.synchronize()
-    start = time.perf_counter()
-    for _ in range(calls):
-        executable(*own)
-    executable.synchronize()
-    spent = time.perf_counter() - start
-    return {"host": sorted(host)[calls // 2], "back_to_back": spent / calls}
 
 
 if __name__ == "__main__":
