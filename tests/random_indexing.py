@@ -48,7 +48,8 @@ class Indexing(Shaping):
         self.root(it.operand.dtype, result, f"{call}, index_vector_dim={it.vector}")
 
     def scatter(self) -> None:
-        it = self._map(self.pick(("f32", "s32", "u8", "s8", "f64", "pred")))
+        # At least one is indexed: XLA would fold all updates in, some more than once.
+        it = self._map(self.pick(("f32", "s32", "u8", "s8", "f64", "pred")), 1)
         dims = it.operand.dims
         sizes = [self.rnd.randint(0, dims[d]) for d in it.windows()]
         windows, shape = self._interleaved(it, sizes)
@@ -66,12 +67,13 @@ class Indexing(Shaping):
         call = f"scatter({names}), {self._attrs(attrs)}, index_vector_dim={it.vector}"
         self.root(it.operand.dtype, dims, f"{call}, to_apply={region}")
 
-    def _map(self, dtype: str) -> _Map:
+    def _map(self, dtype: str, least: int = 0) -> _Map:
+        """Draw a map of at least so many dimensions that are indexed."""
         dims = tuple(self.rnd.randint(1, 4) for _ in range(self.rnd.randint(1, 4)))
         order = self.rnd.sample(range(len(dims)), len(dims))
         batched = sorted(order[: self.pick((0, 0, 1, 2)) if len(dims) > 2 else 0])
         rest = [d for d in order if d not in batched]
-        mapped = rest[: self.rnd.randint(0, len(rest))]
+        mapped = rest[: self.rnd.randint(least, len(rest))]
         dropped = sorted(d for d in rest if self.chance(0.4))
         batch = [dims[d] for d in batched]
         batch += [self.rnd.randint(1, 3) for _ in range(self.rnd.randint(0, 2))]

@@ -23,7 +23,7 @@ INTEGERS = (*SIGNED, *UNSIGNED)
 FLOATS = ("f32", "f32", "f64", "bf16", "f16", "f8e5m2", "f8e4m3fn")
 COMPLEX = ("c64", "c128")
 ALL = (*INTEGERS, *FLOATS, *COMPLEX, "pred")
-_BIT = ("not", "popcnt", "count-leading-zeros")
+_BIT = ("not", "count-leading-zeros")
 _SHIFTS = ("shift-left", "shift-right-arithmetic", "shift-right-logical")
 _ROUND = ("floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "abs", "negate")
 _CURVES = ("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "sqrt")
@@ -73,7 +73,10 @@ class _Operation(Folds, Indexing):
     """Writes one operation into the module: each method but the helpers is a kind."""
 
     def unary(self) -> None:
-        kinds = ((FLOATS, (*_ROUND, *_CURVES, *_MORE)), (INTEGERS, _BIT))
+        wide = tuple(
+            d for d in INTEGERS if d != "s4"
+        )  # of s4, XLA counts bits of the sign's copies
+        kinds = ((FLOATS, (*_ROUND, *_CURVES, *_MORE)), (INTEGERS, _BIT), (wide, ("popcnt",)))
         dtypes, opcodes = self.pick(
             (*kinds, (SIGNED, ("negate", "abs", "sign")), (("pred",), ("not",)))
         )

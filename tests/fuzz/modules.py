@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,6 +33,7 @@ from hlo2graph.hlo import Computation, Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.inspect.reference import host_results
+from hlo2graph.ops import OPS
 from hlo2graph.ops.spec import Array
 
 FAILURES = Path("fuzz-failures")
@@ -52,15 +54,18 @@ class Xla:
         self._process.start()
         theirs.close()
 
-    def __call__(self, text: str, arguments: Sequence[Array]) -> list[Array] | str:
-        """Return the results, or why there are none."""
+    def ask(self, text: str, arguments: Sequence[Array]) -> None:
+        """Have it run a module; `answer` waits for that, so that work can be done meanwhile."""
+        self._ours.send((text, list(arguments)))
+
+    def answer(self) -> list[Array] | str:
+        """Return the results of what was asked, or why there are none."""
         try:
-            self._ours.send((text, list(arguments)))
             if self._ours.poll(TIMEOUT):
                 answer: list[Array] | str = self._ours.recv()
                 return answer
             why = "XLA takes too long"
-        except (EOFError, BrokenPipeError, ConnectionResetError):
+        except (EOFError, ConnectionResetError):
             why = "XLA died"
         self._process.kill()
         self._start()
@@ -83,14 +88,10 @@ def _serve(pipe: Connection) -> None:
 
 def difference(xla: Xla, arguments: Sequence[Array], module: Module) -> str | None:
     """Say how the module's results differ from XLA's, or its plans' from its own; else None."""
-    want = xla(format_module(replace(module, attrs={})), arguments)
-    try:
-        ours = [host_results(module, arguments)]
-        ours += [HostExecutable(h2g.plan(module, **way))(*arguments) for way in WAYS]
-    except HloError as error:
-        return f"refused: {error.message}"
-    except Exception as error:  # whatever it is, it is what we look for
-        return f"{type(error).__name__}: {error}"
+    xla.ask(format_module(replace(module, attrs={})), arguments)
+    ours, want = _ours(module, arguments), xla.answer()
+    if isinstance(ours, str):
+        return ours
     if isinstance(want, str):
         return want
     leaves = list(module.entry.result.shape.leaves())
@@ -100,6 +101,17 @@ def difference(xla: Xla, arguments: Sequence[Array], module: Module) -> str | No
             if not found.ok:
                 return str(found)
     return None
+
+
+def _ours(module: Module, arguments: Sequence[Array]) -> list[Sequence[Array]] | str:
+    """Return the results in each way of planning, or why there are none."""
+    try:
+        ways = [HostExecutable(h2g.plan(module, **way))(*arguments) for way in WAYS]
+        return [host_results(module, arguments), *ways]
+    except HloError as error:
+        return f"refused: {error.message}"
+    except Exception as error:  # whatever it is, it is what we look for
+        return f"{type(error).__name__}: {error}"
 
 
 def smaller(module: Module) -> Iterator[Module]:
@@ -131,24 +143,39 @@ def shrink(module: Module, fails: Callable[[Module], str | None]) -> Module:
 def main(seconds: float, seed: int) -> int:
     """Run until the time is over; return the exit code."""
     xla = Xla()
-    end = time.monotonic() + seconds
+    start = time.monotonic()
+    drawn: Counter[str] = Counter()
     tries = failed = 0
-    while time.monotonic() < end:
-        rnd = random.Random(seed + tries)
+    while time.monotonic() < start + seconds:
+        rnd = random.Random(f"{seed}-{tries}")  # neighbouring numbers would share most modules
         text = random_operation(rnd) if rnd.random() < 0.7 else random_module(rnd)
         arguments, module = random_arguments(text, rnd), h2g.parse(text)
-        tries += 1
+        drawn.update({i.opcode for c in module.computations.values() for i in c.instructions})
         if why := difference(xla, arguments, module):
             failed += 1
             least = shrink(module, partial(difference, xla, arguments))
-            FAILURES.mkdir(exist_ok=True)
-            path = FAILURES / f"{seed + tries - 1}.hlo"
-            path.write_text(format_module(least))
-            stored = {f"arg{k}": _stored(a) for k, a in enumerate(arguments)}
-            np.savez(path.with_suffix(".npz"), **stored)
+            path = _keep(f"{seed}-{tries}", least, arguments)
             print(f"{path}: {why}", flush=True)
-    print(f"seed {seed}: {tries} modules, {failed} differ")
+        tries += 1
+    rate = tries / (time.monotonic() - start)
+    print(f"seed {seed}: {tries} modules, {rate:.0f} a second, {failed} differ")
+    print(coverage(drawn))
     return 1 if failed else 0
+
+
+def coverage(drawn: Counter[str]) -> str:
+    """Say how many opcodes the modules have, which they have seldom, and which never."""
+    seldom = ", ".join(f"{opcode} {count}" for opcode, count in drawn.most_common()[:-11:-1])
+    never = ", ".join(sorted(OPS.keys() - drawn.keys()))
+    return f"{len(drawn)} of {len(OPS)} opcodes drawn; in the fewest: {seldom}\nnever: {never}"
+
+
+def _keep(name: str, module: Module, arguments: Sequence[Array]) -> Path:
+    FAILURES.mkdir(exist_ok=True)
+    path = FAILURES / f"{name}.hlo"
+    path.write_text(format_module(module))
+    np.savez(path.with_suffix(".npz"), **{f"arg{k}": _stored(a) for k, a in enumerate(arguments)})
+    return path
 
 
 def _stored(array: Array) -> Array:
