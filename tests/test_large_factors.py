@@ -17,7 +17,7 @@ import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import same_bits
-from hlo2graph.ops.linalg import TRANSPOSES
+from hlo2graph.ops.linalg import TRANSPOSES, largest_block
 from hlo2graph.passes.large.split_factors import split_factors
 from tests.emulation import EmulatedExecutable, Kernels
 
@@ -73,12 +73,16 @@ CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
     "large-f64": (cholesky("f64", "65,65", "false"), [positive("f64", 65, 65)]),
     "potrf": (potrf("2,130,130", "2"), [positive("f32", 2, 130, 130)]),
     "solve-small": (
-        solve("f32", "2,61,61", "2,61,70", True, True, "NO_TRANSPOSE", "false"),
-        [triangle("f32", 2, 61, 61), numbers("f32", 2, 61, 70)],
+        solve("f32", "2,97,97", "2,97,17", True, True, "NO_TRANSPOSE", "false"),
+        [triangle("f32", 2, 97, 97), numbers("f32", 2, 97, 17)],
+    ),
+    "solve-many": (
+        solve("f32", "9,7,7", "9,300,7", False, True, "ADJOINT", "false"),
+        [triangle("f32", 9, 7, 7), numbers("f32", 9, 300, 7)],
     ),
     "solve-unit": (
-        solve("f64", "40,40", "40,3", True, False, "NO_TRANSPOSE", "true"),
-        [triangle("f64", 40, 40), numbers("f64", 40, 3)],
+        solve("f64", "70,70", "70,3", True, False, "NO_TRANSPOSE", "true"),
+        [triangle("f64", 70, 70), numbers("f64", 70, 3)],
     ),
 }
 CASES |= {
@@ -147,7 +151,7 @@ def test_what_has_no_factor_stays_and_is_told_of(bad):
     assert host("potrf", [a])[1].tolist() == info.tolist()
 
 
-LARGE = [name for name in CASES if name not in ("small-f32", "small-c64", "solve-small")]
+LARGE = [name for name in CASES if "small" not in name and "many" not in name]
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -158,25 +162,26 @@ def test_steps_are_legal_and_small(name):
     assert "dot" in ways
     for instr in made.entry.instructions:
         if instr.opcode in ("cholesky", "triangular-solve"):
-            assert made.entry[instr.operands[0]].shape.dims[-1] <= 64
+            triangle = made.entry[instr.operands[0]].shape
+            assert triangle.dims[-1] <= largest_block(triangle.dtype)
 
 
 def test_very_large_matrices_are_halved_first():
-    made = split_factors(hlo2graph.parse(cholesky("f32", "2200,2200")))
+    made = split_factors(hlo2graph.parse(cholesky("f32", "4400,4400")))
     dots = [i for i in made.entry.instructions if i.opcode == "dot"]
-    assert max(i.shape.dims[-1] for i in dots) == 2200 - 1088
+    assert max(i.shape.dims[-1] for i in dots) == 4400 - 2176
     assert all("highest" in str(i.attrs["operand_precision"]) for i in dots)
 
 
 def test_small_matrices_stay_as_they_are():
-    parsed = hlo2graph.parse(cholesky("f32", "64,64"))
+    parsed = hlo2graph.parse(cholesky("f32", "128,128"))
     assert split_factors(parsed) is parsed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_triangles_stay_out_of_local_memory(arch):
-    for dtype, size in (("f32", 64), ("c64", 32)):
+    for dtype, size in (("f32", 128), ("c64", 64), ("c128", 64)):
         square = f"{size},{size}"
         for text in (
             cholesky(dtype, square),

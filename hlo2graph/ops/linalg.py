@@ -20,7 +20,7 @@ TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
 def largest_block(dtype: DType) -> int:
     """Return the rows of the largest triangle that a block of the device keeps at hand."""
-    return 0 if dtype.bits < 32 else 64 if dtype.bits == 32 else 32
+    return 0 if dtype.bits < 32 else 128 if dtype.bits == 32 else 64
 
 
 def _check_square(instr: Instruction, shape: Shape) -> None:

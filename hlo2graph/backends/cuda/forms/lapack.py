@@ -7,18 +7,19 @@ operand is filled with it first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.square import Square
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.custom_lapack import Call, factors_block, lapack_call
 from hlo2graph.ops.device import Expr
 
 FEWEST_THREADS, MOST_THREADS = 64, 512
-FACTOR_THREADS = 256  # that factor a small matrix in shared memory
 _INCLUDE = '#include "spectra.cuh"\n'
 
 
@@ -31,7 +32,7 @@ def lapack_kernel(form: Form) -> KernelSource:
     blocks = max(1, prod(form.shape(0).dims[: writer.batch_rank]))
     source = form.source(writer.emit, blocks, writer.threads)
     if factors_block(form.instr):
-        return source
+        return replace(source, shared_bytes=writer.square().bytes)
     return KernelSource(source.name, _INCLUDE + source.text, source.grid, source.threads)
 
 
@@ -57,6 +58,10 @@ class _Writer:
     def columns(self) -> int:
         """Of the first operand, a matrix."""
         return self.shape.dims[-1]
+
+    def square(self) -> Square:
+        """Return how a block keeps the first operand at hand."""
+        return Square(self.type, self.rows, self.shape.dtype.size)
 
     def matrix(self, name: str, result: int) -> str:
         """Declare the matrix that a result holds for this block."""
@@ -169,22 +174,23 @@ def _potrf(w: _Writer) -> None:
 def _small_potrf(w: _Writer) -> None:
     """The same in shared memory, where the other triangle goes along."""
     emit, size, lower = w.emit, w.rows, w.options["uplo"] == "L"
-    w.threads = FACTOR_THREADS
+    square = w.square()
+    w.threads = square.threads
     head = f"for (int at = threadIdx.x; at < {size * size}; at += {w.threads})"
     by_rows = w.shape.minor_to_major[0] == w.shape.rank - 1
 
     def place() -> tuple[Expr, Expr, str]:
         major, minor = emit.split("at", (size, size))
         row, column = (major, minor) if by_rows else (minor, major)
-        return row, column, f"held[{row}][{column}]" if lower else f"held[{column}][{row}]"
+        return row, column, f"a.at[{row}][{column}]" if lower else f"a.at[{column}][{row}]"
 
-    emit.line(f"__shared__ {w.type} held[{size}][{size + 1}], column[2][{size}];")
-    emit.line("#pragma unroll 8")
+    square.declare(emit)
+    emit.line("#pragma unroll 16")
     with emit.block(head):
         row, column, held = place()
         value = w.element(0, (row, column))
         emit.line(f"{held} = {value if lower else f'hlo::conj({value})'};")
-    emit.line(f"const int bad = hlo::factor_block<{size}, {w.threads}>(held, column);")
+    emit.line(f"const int bad = {square.factor};")
     with emit.block("if (bad)"):
         w.fill(0, 0)
     with emit.block("else"), emit.block(head):

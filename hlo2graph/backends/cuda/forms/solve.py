@@ -1,24 +1,26 @@
-"""The forms of cholesky (a block factors a matrix) and triangular-solve (a thread a column).
+"""The forms of cholesky (a block factors a matrix) and triangular-solve (a warp a column).
 
-Small triangles are kept in shared memory, and right-hand sides too. Large ones are taken
+Small triangles are kept in shared memory, and right-hand sides in registers. Large ones are taken
 apart by a pass; where it has not seen them, they are worked on where they lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.square import Square
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.linalg import largest_block
 
 THREADS = 128
-FACTOR_THREADS = 256
-RIGHT_SIDES = 64  # that a block solves for, with one triangle
-TEAMS = 4  # threads for each of them
+WARP = 32
+MOST_WARPS = 16  # of a block that solves; half of them where the triangle is small
+MOST_EACH = 4  # right-hand sides of a warp
 
 
 def cholesky_kernel(form: Form) -> KernelSource:
@@ -41,30 +43,30 @@ def _small_cholesky(form: Form) -> KernelSource:
     shape, emit = form.results[0], form.emitter()
     lower, size = bool(form.instr.attrs.get("lower", False)), shape.dims[-1]
     kind = compute_type(shape.dtype)
+    square = Square(kind, size, shape.dtype.size)
     batch = emit.split(emit.integer(emit.block_index), shape.dims[:-2])
-    every = f"for (int at = threadIdx.x; at < {size * size}; at += {FACTOR_THREADS})"
+    every = f"for (int at = threadIdx.x; at < {size * size}; at += {square.threads})"
 
     def turned(value: Expr) -> Expr:
         return value if lower else f"hlo::conj({value})"
 
-    emit.line(f"__shared__ {kind} a[{size}][{size + 1}];")
-    emit.line("#pragma unroll 8")
+    square.declare(emit)
+    emit.line("#pragma unroll 16")
     with emit.block(every):
         one, other = emit.split("at", (size, size))
         row, column = (one, other) if lower else (other, one)
         given = emit.leaf(form.instr.operands[0], 0, (*batch, one, other))
-        emit.line(f"a[{row}][{column}] = {turned(given)};")
-    emit.line(f"__shared__ {kind} column[2][{size}];")
-    emit.line(f"const int bad = hlo::factor_block<{size}, {FACTOR_THREADS}>(a, column);")
+        emit.line(f"a.at[{row}][{column}] = {turned(given)};")
+    emit.line(f"const int bad = {square.factor};")
     emit.line(f"const {kind} none = hlo::convert<hlo::{shape.dtype}>(hlo::nan_like(0.0f));")
-    emit.line("__syncthreads();")
     with emit.block(every):
         one, other = emit.split("at", (size, size))
         row, column = (one, other) if lower else (other, one)
-        held = f"{column} <= {row} ? {turned(f'a[{row}][{column}]')} : {kind}{{}}"
+        held = f"{column} <= {row} ? {turned(f'a.at[{row}][{column}]')} : {kind}{{}}"
         value = stored(shape.dtype, f"bad ? none : {held}")
         emit.line(f"r0[{emit.offset(shape, (*batch, one, other))}] = {value};")
-    return form.source(emit, prod(shape.dims[:-2]), FACTOR_THREADS)
+    source = form.source(emit, prod(shape.dims[:-2]), square.threads)
+    return replace(source, shared_bytes=square.bytes)
 
 
 def _large_cholesky(form: Form) -> KernelSource:
@@ -143,37 +145,55 @@ class _System:
 def _small_solve(system: _System) -> KernelSource:
     """Let each block keep a triangle at hand, turned round where substitution goes backwards."""
     form, emit, size, shape = system.form, system.emit, system.size, system.result
-    kind = compute_type(shape.dtype)
-    columns = RIGHT_SIDES // 2 if shape.dtype.size > 8 else RIGHT_SIDES
-    pieces, threads = -(-system.columns // columns), columns * TEAMS
+    kind, last = compute_type(shape.dtype), system.columns - 1
+    warps = MOST_WARPS if size > MOST_WARPS * 4 else MOST_WARPS // 2
+    threads, batches = warps * WARP, prod(system.batch_dims)
+    alone = batches * -(-system.columns // warps)  # blocks with a right-hand side a warp
+    each = max(1, min(MOST_EACH, alone // form.signature.device.multiprocessors))
+    pieces = -(-system.columns // (warps * each))
     *batch, piece = emit.split(emit.integer(emit.block_index), (*system.batch_dims, pieces))
 
     def row_of(at: Expr) -> Expr:
         return at if system.forwards else emit.integer(f"{size - 1} - {at}")
 
-    emit.line(f"__shared__ {kind} a[{size}][{size + 1}];")
-    emit.line(f"__shared__ {kind} x[{size}][{columns}];")
-    emit.line("#pragma unroll 8")
+    emit.line(f"typedef hlo::Columns<{kind}, {size}> Triangle;")
+    emit.line("Triangle& a = *(Triangle*)hlo::dynamic_shared();")
+    emit.line("#pragma unroll 16")
     with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {threads})"):
         row, step = emit.split("at", (size, size))
         with emit.block(f"if ({step} <= {row})"):
-            emit.line(f"a[{row}][{step}] = {system.matrix(batch, row_of(row), row_of(step))};")
-    emit.line(f"const int mine = threadIdx.x % {columns}, team = threadIdx.x / {columns};")
-    last = system.columns - 1
-    column = emit.integer(f"{piece} * {columns} + mine")
-    inside = emit.integer(f"{column} < {last} ? {column} : {last}")
-    every = f"for (int k = team; k < {size}; k += {TEAMS})"
-    emit.line("#pragma unroll 16")
-    with emit.block(every):
-        place = system.place(batch, row_of("k"), inside)
-        emit.line(f"x[k][mine] = {emit.leaf(form.instr.operands[1], 0, place)};")
+            value = system.matrix(batch, row_of(row), row_of(step))
+            emit.line(f"a.put({row}, {step}, {value}, {'true' if system.unit else 'false'});")
+    emit.line(f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};")
+    emit.line(f"{kind} x[{each}][{-(-size // WARP)}] = {{}};")
+
+    def every(write: Callable[[Index, Expr], None], *, guarded: bool) -> None:
+        """Write a loop over what a lane has of its warp's right-hand sides."""
+        emit.line("#pragma unroll")
+        with emit.block(f"for (int each = 0; each < {each}; ++each)"):
+            column = emit.integer(f"({piece} * {warps} + warp) * {each} + each")
+            tests = [f"{column} <= {last}"] if guarded else []
+            inside = column if guarded else emit.integer(f"{column} < {last} ? {column} : {last}")
+            emit.line("#pragma unroll")
+            with emit.block(f"for (int part = 0; part < {-(-size // WARP)}; ++part)"):
+                emit.line(f"const int k = lane + {WARP} * part;")
+                tests += [f"k < {size}"] if size % WARP else []
+                with emit.block(f"if ({' && '.join(tests) or 'true'})"):
+                    write(system.place(batch, row_of("k"), inside), "x[each][part]")
+
+    def load(place: Index, x: Expr) -> None:
+        emit.line(f"{x} = {emit.leaf(form.instr.operands[1], 0, place)};")
+
+    def store(place: Index, x: Expr) -> None:
+        emit.line(f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, x)};")
+
+    every(load, guarded=False)
     emit.line("__syncthreads();")
     unit = "true" if system.unit else "false"
-    emit.line(f"hlo::substitute<{size}, {columns}, {TEAMS}, {unit}>(a, x);")
-    with emit.block(f"if ({column} < {system.columns})"), emit.block(every):
-        place = system.place(batch, row_of("k"), column)
-        emit.line(f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, 'x[k][mine]')};")
-    return form.source(emit, prod(system.batch_dims) * pieces, threads)
+    emit.line(f"hlo::substitute<{size}, {each}, {unit}>(a, x);")
+    every(store, guarded=True)
+    source = form.source(emit, batches * pieces, threads)
+    return replace(source, shared_bytes=size * (size + 1) * shape.dtype.size)
 
 
 def _large_solve(system: _System) -> KernelSource:

@@ -2,93 +2,167 @@
 #pragma once
 
 #include "convert.cuh"
+#include "cooperate.cuh"
 
 namespace hlo {
 
-// Replace the lower triangle of a Hermitian matrix by its factor L, of L L^H. Returns, to all threads
-// of the block, the number of the first leading minor that is not positive definite, or 0.
-//
-// Each thread has every 16th column of every down-th row in registers. Column k, as it is when its
-// turn comes, is in `column`, in shared memory too, while all take their share of it away.
-template <int Size, int Threads, class T>
-__device__ inline int factor_block(T (*a)[Size + 1], T (*column)[Size]) {
-  constexpr int across = 16, down = Threads / across;
-  constexpr int rows = (Size + down - 1) / down, columns = (Size + across - 1) / across;
-  const int row = threadIdx.x / across, left = threadIdx.x % across;
-  T mine[rows][columns];
-  __syncthreads();
+// ---- Cholesky's factor --------------------------------------------------------------------------
+
+// A matrix in whole panels of columns; what lies behind Size is as in a unit matrix. The gap at the
+// end of a row keeps 16 bytes of each of 8 rows that follow each other in different banks.
+template <class T, int Size> struct Square {
+  static constexpr int Width = sizeof(T) > 8 ? 8 : 16, Whole = (Size + 15) / 16 * 16;
+  static constexpr int AtOnce = 16 / sizeof(T);
+  struct alignas(16) Few {
+    T x[AtOnce];
+  };
+  T at[Whole][Whole + AtOnce];
+
+  // What a row has in a panel.
+  __device__ void read(int row, int first, T (&x)[Width]) const {
 #pragma unroll
-  for (int r = 0; r < rows; ++r)
+    for (int k = 0; k < Width; k += AtOnce) {
+      const Few few = *(const Few*)&at[row][first + k];
 #pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const int i = row + r * down, j = left + c * across;
-      mine[r][c] = i < Size && j <= i ? a[i][j] : T{};
-      if (j == 0 && i < Size) column[0][i] = mine[r][c];
+      for (int j = 0; j < AtOnce; ++j) x[k + j] = few.x[j];
     }
-  for (int k = 0; k < Size; ++k) {
-    __syncthreads();
-    const T* const now = column[k % 2];
-    const auto pivot = real(now[k]);
-    if (!(pivot > 0) || !is_finite(pivot)) return k + 1;
-    const auto share = 1 / pivot;
+  }
+  template <int Threads> __device__ void pad() {
+    for (int k = threadIdx.x; k < Whole * (Whole - Size); k += Threads) {
+      const int row = k / (Whole - Size), column = Size + k % (Whole - Size);
+      at[row][column] = at[column][row] = convert<T>(row == column ? 1.0f : 0.0f);
+    }
+  }
+};
+
+// Factor a panel: the corner on the diagonal, and with it the rows below. Each warp does all of the
+// corner, a row a lane, beside a row of its own for each lane, so that no step waits for another warp.
+// Returns the number of the first column without a factor, or 0.
+template <int Size, class T> __device__ inline int factor_panel(Square<T, Size>& a, int first) {
+  constexpr int width = Square<T, Size>::Width;
+  const int lane = threadIdx.x % 32, row = first + width + threadIdx.x;
+  const bool has_row = row < a.Whole;
+  T corner[width], mine[width] = {};
+  a.read(first + lane % width, first, corner);
+  if (has_row) a.read(row, first, mine);
+  int bad = 0;
+  decltype(real(T{})) own = 1;
 #pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const int j = left + c * across;
-      const T other = j > k && j < Size ? scaled(conj(now[j]), share) : T{};
+  for (int k = 0; k < width; ++k) {
+    const auto pivot = shuffle_from(real(corner[k]), k);
+    if (!bad && (!(pivot > 0) || !is_finite(pivot))) bad = first + k + 1;
+    if (lane == k) own = pivot;
+    const auto share = 1 / pivot;
+    const T here = scaled(corner[k], share), there = scaled(mine[k], share);
+#pragma unroll
+    for (int j = k + 1; j < width; ++j) {
+      const T other = conj(shuffle_from(corner[k], j));
+      corner[j] = subtract(corner[j], multiply(here, other));
+      mine[j] = subtract(mine[j], multiply(there, other));
+    }
+  }
+  const auto root = sqrt(own), share = 1 / root;
+#pragma unroll
+  for (int c = 0; c < width; ++c) {
+    const auto by = shuffle_from(share, c);
+    if (has_row) a.at[row][first + c] = scaled(mine[c], by);
+    if (threadIdx.x < width && c < lane) a.at[first + lane][first + c] = scaled(corner[c], by);
+    if (threadIdx.x == c) a.at[first + c][first + c] = convert<T>(root);
+  }
+  return bad;
+}
+
+// Take what a panel makes of the lower triangle behind it. A thread has every 16th column of every
+// down-th row, four rows at a time.
+template <int Size, int Threads, class T>
+__device__ inline void take_panel(Square<T, Size>& a, int first) {
+  constexpr int width = Square<T, Size>::Width, across = 16, down = Threads / across, rows = 4;
+  const int behind = first + width;
+  for (int top = behind + threadIdx.x / across; top < a.Whole; top += rows * down) {
+    T left[rows][width] = {};
+#pragma unroll
+    for (int r = 0; r < rows; ++r)
+      if (top + r * down < a.Whole) a.read(top + r * down, first, left[r]);
+    for (int j = behind + threadIdx.x % across; j < a.Whole; j += across) {
+      if (j > top + (rows - 1) * down) break;
+      T right[width], sum[rows] = {};
+      a.read(j, first, right);
+#pragma unroll
+      for (int k = 0; k < width; ++k)
+#pragma unroll
+        for (int r = 0; r < rows; ++r)
+          sum[r] = add(sum[r], multiply(left[r][k], conj(right[k])));
 #pragma unroll
       for (int r = 0; r < rows; ++r) {
-        const int i = row + r * down;
-        if (i < Size && j > k) mine[r][c] = subtract(mine[r][c], multiply(now[i], other));
-        if (i < Size && j == k + 1) column[j % 2][i] = mine[r][c];
+        const int i = top + r * down;
+        if (i < a.Whole && j <= i) a.at[i][j] = subtract(a.at[i][j], sum[r]);
       }
     }
-    if (threadIdx.x == 0) a[k][k] = convert<T>(sqrt(pivot));
   }
-  __syncthreads();
-#pragma unroll
-  for (int r = 0; r < rows; ++r)
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const int i = row + r * down, j = left + c * across;
-      if (i < Size && j < i) a[i][j] = scaled(mine[r][c], 1 / real(a[j][j]));
+}
+
+// Replace the lower triangle of a Hermitian matrix by its factor L, of L L^H. Returns, to all threads
+// of the block, the number of the first leading minor that is not positive definite, or 0.
+template <int Size, int Threads, class T>
+__device__ inline int factor_block(Square<T, Size>& a) {
+  constexpr int width = Square<T, Size>::Width;
+  __shared__ int wrong;
+  a.template pad<Threads>();
+  for (int first = 0; first < Size; first += width) {
+    __syncthreads();
+    // Warps whose lanes have no rows have no panel, but for the first, which stores the corner.
+    if (threadIdx.x < 32 || first + width + threadIdx.x / 32 * 32 < a.Whole) {
+      const int bad = factor_panel<Size>(a, first);
+      if (threadIdx.x == 0) wrong = bad;
     }
+    __syncthreads();
+    if (wrong) return wrong;
+    take_panel<Size, Threads>(a, first);
+  }
   __syncthreads();
   return 0;
 }
 
-// Solve a x = x for the lower triangle of a, for Columns right-hand sides with as many threads each as
-// there are teams. The first one solves a few rows at a time, which all then take out of those behind.
-template <int Size, int Columns, int Teams, bool Unit, class T>
-__device__ inline void substitute(const T (*a)[Size + 1], T (*x)[Columns]) {
-  constexpr int rows = 8;
-  const int column = threadIdx.x % Columns, team = threadIdx.x / Columns;
-  for (int first = 0; first < Size; first += rows) {
-    T held[rows];
-    if (team == 0) {
+// ---- substitution -------------------------------------------------------------------------------
+
+// A lower triangle by columns, its diagonal as what to multiply with.
+template <class T, int Size> struct Columns {
+  T at[Size][Size + 1];
+
+  __device__ void put(int row, int column, T x, bool is_unit) {
+    at[column][row] = row == column && !is_unit ? divide(convert<T>(1.0f), x) : x;
+  }
+};
+
+// Solve a x = x for a few right-hand sides a warp. Lane k has the rows k, k + 32, ... of each: what a
+// row is solved as, a shuffle tells all who need it.
+template <int Size, int Each, bool Unit, class T>
+__device__ inline void substitute(
+    const Columns<T, Size>& a, T (*x)[(Size + 31) / 32]) {
+  constexpr int parts = (Size + 31) / 32;
+  const int lane = threadIdx.x % 32;
 #pragma unroll
-      for (int k = 0; k < rows; ++k) held[k] = first + k < Size ? x[first + k][column] : T{};
+  for (int part = 0; part < parts; ++part) {
+    constexpr int whole = Size < 32 ? Size : 32;
+    const int steps = Size - 32 * part < whole ? Size - 32 * part : whole;
+#pragma unroll 8
+    for (int k = 0; k < steps; ++k) {
+      const T* const column = a.at[32 * part + k];
+      T factor[parts], diagonal = Unit ? T{} : column[32 * part + k];
 #pragma unroll
-      for (int k = 0; k < rows; ++k) {
-        if (first + k >= Size) break;
+      for (int r = part; r < parts; ++r)
+        factor[r] = Size % 32 == 0 || lane + 32 * r < Size ? column[lane + 32 * r] : T{};
 #pragma unroll
-        for (int j = 0; j < k; ++j)
-          held[k] = subtract(held[k], multiply(a[first + k][first + j], held[j]));
-        if (!Unit) held[k] = divide(held[k], a[first + k][first + k]);
-        x[first + k][column] = held[k];
+      for (int e = 0; e < Each; ++e) {
+        T known = shuffle_from(x[e][part], k);
+        if (!Unit) known = multiply(known, diagonal);
+        const T rest = subtract(x[e][part], multiply(factor[part], known));
+        x[e][part] = lane > k ? rest : lane == k ? known : x[e][part];
+#pragma unroll
+        for (int r = part + 1; r < parts; ++r)
+          x[e][r] = subtract(x[e][r], multiply(factor[r], known));
       }
     }
-    __syncthreads();
-    if (first + rows >= Size) break;
-#pragma unroll
-    for (int k = 0; k < rows; ++k) held[k] = x[first + k][column];
-#pragma unroll 4
-    for (int i = first + rows + team; i < Size; i += Teams) {
-      T rest = x[i][column];
-#pragma unroll
-      for (int j = 0; j < rows; ++j) rest = subtract(rest, multiply(a[i][first + j], held[j]));
-      x[i][column] = rest;
-    }
-    __syncthreads();
   }
 }
 
