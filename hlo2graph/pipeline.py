@@ -46,6 +46,7 @@ from hlo2graph.passes.loops.double_rounds import double_rounds
 from hlo2graph.passes.loops.guard_rounds import guard_rounds
 from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
+from hlo2graph.passes.part_dots import part_dots
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.sizes.settle_sizes import settle_sizes
@@ -76,7 +77,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "default": (
         *(*EXPANSIONS, inline_calls, simplify, simplify_loops),
         *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
-        *(own_inits, *SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
+        *(part_dots, own_inits, *SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
     ),
 }
 

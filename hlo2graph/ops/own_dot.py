@@ -9,6 +9,8 @@ The rule, all of it, from shapes and types alone:
   their type; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
+- Dots whose results are looked at together, such as the gates of an LSTM, share a kernel where they
+  `go_together`: up to MOST_TOGETHER, of up to MOST_RESULTS elements each.
 
 A kernel of ours takes in elementwise work on either side and costs one node; a call of the library
 costs one or two, and everything around it is a kernel of its own. Passes ask before they put
@@ -20,6 +22,7 @@ bf16, whose kernels differ in nothing but the multiplication's name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from hlo2graph.hlo import DType, Instruction, Shape
@@ -33,6 +36,9 @@ FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
 MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
 MOST_OTHER_FLOPS = 1 << 23
+MOST_TOGETHER = 8
+MOST_RESULTS = 1 << 14
+_BATCH = "lhs_batch_dims"
 SAME = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})  # operands and result alike
 WIDENED = {  # operands of one of these, and what the result may be instead
     frozenset({"f16"}): {"f32"},
@@ -58,6 +64,24 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     return steps <= MOST_STEPS and 2 * written(dot).elements * steps <= most
 
 
+def go_together(dots: Sequence[tuple[Instruction, Shape, Shape]]) -> bool:
+    """Tell whether one kernel computes these dots, given with the shapes of their operands.
+
+    They have equal results, that come in the same way from equal types, and little of them.
+    """
+    alike = {
+        (written(dot), lhs.dtype, rhs.dtype, _rows(dot, lhs), len(integers(dot, _BATCH, ())))
+        for dot, lhs, rhs in dots
+    }
+    return (
+        len(alike) == 1
+        and len(dots) <= MOST_TOGETHER
+        and 0 < written(dots[0][0]).elements <= MOST_RESULTS
+        and all(_steps(dot, lhs) >= FEWEST_STEPS for dot, lhs, _ in dots)
+        and all(runs_as_own_kernel(*each) for each in dots)
+    )
+
+
 def gains_nothing(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     """Tell whether no library takes the dot, or any kernel of ours is done before its has started.
 
@@ -66,6 +90,12 @@ def gains_nothing(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     out, steps = written(dot), _steps(dot, lhs)
     known = library_takes(lhs.dtype, rhs.dtype, out.dtype)
     return not known or steps < FEWEST_STEPS or 2 * out.elements * steps < FEWEST_FLOPS
+
+
+def _rows(dot: Instruction, lhs: Shape) -> int:
+    """Return how many dimensions of the result come from lhs alone."""
+    summed = integers(dot, "lhs_contracting_dims", ())
+    return lhs.rank - len(summed) - len(integers(dot, _BATCH, ()))
 
 
 def _steps(dot: Instruction, lhs: Shape) -> int:

@@ -6,7 +6,8 @@ so, the loop form computes it, each thread folding alone.
 
 - `Loop`: every result element by itself. Folds of fewer than FEWEST steps may be inside.
 - `Rows`, `Columns`: one or more reduces of the same dimensions of equally large values.
-- `Own`: one instruction, the hero, has a form; work element by element may follow it.
+- `Own`: one instruction, the hero, has a form; work element by element may follow it. Or several
+  dots have one, whose results are looked at together.
 - `SideBySide`: independent fusions, results of a tuple, each in its own form.
 """
 
@@ -21,6 +22,7 @@ from hlo2graph.ops import OPS
 from hlo2graph.ops.device import OwnKernel, device_of
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integers
+from hlo2graph.ops.own_dot import go_together
 from hlo2graph.ops.region_spaces import Space, Waiting
 
 FEWEST = 32  # steps of a fold below which one thread does it alone
@@ -101,9 +103,12 @@ class Own:
     """The instruction `hero` decides for the form.
 
     A dot has company only where `own_dot.runs_as_own_kernel` holds; else it is a library's alone.
+    others: more dots, for which `own_dot.go_together` holds, and whose elements make one result
+    together with the hero's at the same index.
     """
 
     hero: str
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +131,13 @@ def region_of(computation: Computation) -> Region | None:
         return _side_by_side(computation) or Loop()
     if all(fold.opcode == "reduce" for fold in folds):
         return _folding(computation, folds)
-    hero, *others = folds
-    alone = not others and not needs_own_kernel(hero)
-    return Own(hero.name) if alone and _ends_at(computation, hero) else None
+    if any(map(needs_own_kernel, folds)) or (
+        len(folds) > 1 and not _go_together(computation, folds)
+    ):
+        return None
+    if not _ends_at(computation, folds):
+        return None
+    return Own(folds[0].name, tuple(fold.name for fold in folds[1:]))
 
 
 def own_root(computation: Computation) -> Instruction | None:
@@ -198,18 +207,37 @@ def _folding(computation: Computation, reduces: list[Instruction]) -> Rows | Col
     return None if again and rows.steps > MOST_COLUMNS else rows
 
 
-def _ends_at(computation: Computation, hero: Instruction) -> bool:
-    """Tell whether every result element is an elementwise function of the hero's at its index."""
-    dims = next(hero.shape.leaves()).dims
-    reached = {hero.name}
+def _go_together(computation: Computation, folds: list[Instruction]) -> bool:
+    """Tell whether one kernel may compute several folds: they are dots that go together."""
+    dots = []
+    for fold in folds:
+        shapes = [computation[name].shape for name in fold.operands]
+        arrays = [shape for shape in shapes if isinstance(shape, Shape)]
+        if fold.opcode != "dot" or len(arrays) != 2:
+            return False
+        dots.append((fold, arrays[0], arrays[1]))
+    return go_together(dots)
+
+
+def _ends_at(computation: Computation, heroes: list[Instruction]) -> bool:
+    """Tell whether every result element is an elementwise function of heroes' at its index.
+
+    Of one result it is of all heroes'.
+    """
+    dims = next(heroes[0].shape.leaves()).dims
+    behind = {hero.name: frozenset({hero.name}) for hero in heroes}
     for instr in computation.instructions:
-        if reached.isdisjoint(instr.operands):
+        waits = [behind[name] for name in instr.operands if name in behind]
+        if not waits:
             continue
         if not _keeps_index(computation, instr, dims):
             return False
-        reached.add(instr.name)
-    same = all(leaf.dims == dims for leaf in computation.result.shape.leaves())
-    return same and computation.root in reached
+        behind[instr.name] = frozenset().union(*waits)
+    root = computation.result
+    results = root.operands if root.opcode == "tuple" else (root.name,)
+    same = all(leaf.dims == dims for leaf in root.shape.leaves())
+    most = max((len(behind.get(name, ())) for name in results), default=0)
+    return same and most == len(heroes)
 
 
 def _keeps_index(computation: Computation, instr: Instruction, dims: tuple[int, ...]) -> bool:

@@ -112,8 +112,8 @@ def _written(
         case Columns():
             return columns_kernel(region, computation, computations, signature)
         case Own():
-            hero = computation[region.hero]
-            form = Form(computation, computations, signature, hero, inplace)
+            hero, *others = (computation[name] for name in (region.hero, *region.others))
+            form = Form(computation, computations, signature, hero, inplace, tuple(others))
             for opcode, fits, write in SHARED_FORMS:
                 if hero.opcode == opcode and fits(form):
                     return write(form)

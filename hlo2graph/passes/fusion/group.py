@@ -101,7 +101,7 @@ class Judge:
         known = self._refused.get((one, other))
         if known is not None:
             return known
-        if _are_of_two_forms(one, other):
+        if self._are_of_two_forms(one, other):
             return NO_FORM.format(one.form, other.form)
         shared = len(one.members & other.members)
         if one.cost.instructions + other.cost.instructions - shared > MOST_INSTRUCTIONS:
@@ -158,15 +158,17 @@ class Judge:
                 return True
         return False
 
+    def _are_of_two_forms(self, one: Group, other: Group) -> bool:
+        """Tell whether a look at both regions is enough.
 
-def _are_of_two_forms(one: Group, other: Group) -> bool:
-    """Tell whether a look at both regions is enough.
-
-    A form of a hero's own takes no other hero, and folds have one index only in one space.
-    """
-    ours, theirs = one.region, other.region
-    if isinstance(ours, Loop) or isinstance(theirs, Loop):
-        return False
-    if isinstance(ours, Folding) and isinstance(theirs, Folding):
-        return type(ours) is not type(theirs) or not ours.space.same(theirs.space)
-    return type(ours) is not type(theirs) or isinstance(ours, Own)
+        A form of a hero's own takes no other hero, but dots others, and folds have one index only
+        in one space.
+        """
+        ours, theirs = one.region, other.region
+        if isinstance(ours, Loop) or isinstance(theirs, Loop):
+            return False
+        if isinstance(ours, Folding) and isinstance(theirs, Folding):
+            return type(ours) is not type(theirs) or not ours.space.same(theirs.space)
+        if isinstance(ours, Own) and isinstance(theirs, Own):
+            return any(self.body[own.hero].opcode != "dot" for own in (ours, theirs))
+        return True

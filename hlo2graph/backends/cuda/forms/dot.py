@@ -53,10 +53,10 @@ class _Side:
 
 
 def fits(form: Form) -> bool:
-    """The dot is large enough for tiles."""
+    """It is one dot, and large enough for tiles."""
     lhs, rhs = _sides(form, form.emitter())
     steps = prod(lhs.shape.dims[d] for d in lhs.contract)
-    return min(lhs.extent, rhs.extent, steps) >= FEWEST
+    return not form.others and min(lhs.extent, rhs.extent, steps) >= FEWEST
 
 
 def dot_kernel(form: Form) -> KernelSource:

@@ -5,10 +5,10 @@ Memory bounds it, so that tensor cores would gain nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_tile import EACH, TileWriter
+from hlo2graph.backends.cuda.forms.dot_tile import EACH, Part, TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
@@ -20,7 +20,11 @@ MOST_ROWS, FEWEST_ROWS = 32, 8  # of a tile
 
 
 def suits_few_columns(form: Form) -> bool:
-    """It is a matrix times few vectors."""
+    """It is a matrix times few vectors, and so is all that it goes with."""
+    return all(map(_has_few_columns, form.each))
+
+
+def _has_few_columns(form: Form) -> bool:
     product = DotProduct(form)
     rows, columns = by_size(product)
     return (
@@ -33,36 +37,40 @@ def suits_few_columns(form: Form) -> bool:
 
 def dot_few_kernel(form: Form) -> KernelSource:
     """Return the kernel of a dot and of the elementwise work on both sides of it."""
-    product = DotProduct(form)
+    products = [(each, DotProduct(each)) for each in form.each]
+    product = products[0][1]
     rows, columns = by_size(product)
     batches = prod(product.batches)
     rows = rows.cut(MOST_ROWS)
     wanted = form.signature.device.multiprocessors
     while rows.tile > FEWEST_ROWS and batches * rows.tiles * 2 <= wanted:
         rows = rows.cut(rows.tile // 2)
-    return _Writer(form, product, rows, columns.cut(columns.extent)).kernel()
+    return _Writer(products, rows, columns.cut(columns.extent)).kernel()
 
 
 class _Writer(TileWriter):
     """A thread has some rows, all columns, and a quarter of the steps."""
 
-    def __init__(self, form: Form, product: Product, rows: Side, columns: Side) -> None:
-        super().__init__(form, product, rows, columns)
+    def __init__(self, products: Sequence[tuple[Form, Product]], rows: Side, columns: Side) -> None:
+        super().__init__(products, rows, columns)
         self.each = rows.tile // 8
 
     def declare(self) -> None:
-        """Write a sum for each row and column, and where the rows are."""
+        """Write a sum for each row and column."""
+        self.emit.line(f"{self.type} total[{self.each}][{self.columns.tile}] = {{}};")
+
+    def place_thread(self) -> None:
+        """Write where the rows are."""
         emit, rows, columns = self.emit, self.rows, self.columns
-        emit.line(f"{self.type} total[{self.each}][{columns.tile}] = {{}};")
         first = emit.integer(f"{self.top} + group * {self.each}")
         run = self.run(first, self.each, rows.extent, whole=rows.extent % rows.tile == 0)
         self.places = [emit.split(at, rows.sizes) for at, _ in run]
         self.vectors = [emit.split(str(k), columns.sizes) for k in range(columns.extent)]
 
-    def multiply(self, steps: Sequence[tuple[Index, Expr | None]]) -> None:
+    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]]) -> None:
         """Write one product after the other."""
-        a = self._widened(self.rows, self.places, steps)
-        b = self._widened(self.columns, self.vectors, steps)
+        a = self._widened(part, part.rows, self.places, steps)
+        b = self._widened(part, part.columns, self.vectors, steps)
         for n in range(len(steps)):
             for k in range(self.each):
                 for j in range(self.columns.extent):
@@ -71,10 +79,14 @@ class _Writer(TileWriter):
                     self.emit.line(f"{total} = hlo::add({total}, {product});")
 
     def _widened(
-        self, side: Side, places: Sequence[Index], steps: Sequence[tuple[Index, Expr | None]]
+        self,
+        part: Part,
+        side: Side,
+        places: Sequence[Index],
+        steps: Sequence[tuple[Index, Expr | None]],
     ) -> dict[tuple[int, int], Expr]:
         """Return the elements of an operand, each converted once to the type of the sums."""
-        found = self.elements(side, places, steps)
+        found = self.elements(part, side, places, steps)
         if found.dtype is self.wide:
             return found.values
         return {
@@ -82,7 +94,7 @@ class _Writer(TileWriter):
             for at, value in found.values.items()
         }
 
-    def share(self) -> None:
+    def share(self, place: Callable[[Expr, Expr], Expr]) -> None:
         """Add up what the members of a group hold."""
         emit = self.emit
         for k in range(self.each):
@@ -91,5 +103,5 @@ class _Writer(TileWriter):
                 for delta in (2, 1):
                     other = f"hlo::shuffle_down({total}, {delta})"
                     emit.line(f"{total} = hlo::add({total}, {other});")
-                place = self.place(f"group * {self.each} + {k}", str(j))
-                emit.line(f"if (member == 0) sums[warp]{place} = {total};")
+                at = place(f"group * {self.each} + {k}", str(j))
+                emit.line(f"if (member == 0) {at} = {total};")

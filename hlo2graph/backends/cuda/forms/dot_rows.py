@@ -25,7 +25,11 @@ FEW_RESULTS = 1 << 10
 
 
 def suits_teams(form: Form) -> bool:
-    """There are few results, each of many products."""
+    """There are few results, each of many products; so of all that it goes with."""
+    return all(map(_has_few_results, form.each))
+
+
+def _has_few_results(form: Form) -> bool:
     shape = written(form.instr)
     steps = prod(DotParts(form.emitter().operands_of(form.instr), form.instr).steps)
     most = MOST_RESULTS if steps >= LONG_STEPS else FEW_RESULTS
@@ -35,21 +39,24 @@ def suits_teams(form: Form) -> bool:
 def dot_rows_kernel(form: Form) -> KernelSource:
     """Return the kernel of a dot, and of the elementwise work behind it."""
     emit, shape = form.emitter(), written(form.instr)
-    parts = DotParts(emit.operands_of(form.instr), form.instr)
-    team = Team.for_rows(shape.elements, prod(parts.steps))
+    dots = [(each, DotParts(emit.operands_of(each.instr), each.instr)) for each in form.each]
+    team = Team.for_rows(shape.elements, max(prod(parts.steps) for _, parts in dots))
     team.place(emit)
-    total = emit.variable(parts.wide, "{}")
+    totals = [emit.variable(parts.wide, "{}") for _, parts in dots]
     with emit.block(f"if (result < {shape.elements})"):
-        _sum(form, emit, parts, team, total)
+        for (each, parts), total in zip(dots, totals, strict=True):
+            _sum(each, emit, parts, team, total)
 
     def fold(into: Sequence[Expr], values: Sequence[Expr]) -> None:
         emit.line(f"{into[0]} = hlo::add({into[0]}, {values[0]});")
 
-    team.combine(emit, [Part([parts.wide], [total], fold)], all_threads=False)
+    held = [Part([dots[0][1].wide], [total], fold) for total in totals]
+    team.combine(emit, held, all_threads=False)
     with emit.block(f"if (slice == 0 && result < {shape.elements})"):
         index = emit.element_at("result", shape)
-        value = narrowed(emit.operands_of(form.instr), total, parts.wide, shape.dtype)
-        emit.assume(form.instr.name, index, (value,))
+        for (each, parts), total in zip(dots, totals, strict=True):
+            value = narrowed(emit.operands_of(each.instr), total, parts.wide, shape.dtype)
+            emit.assume(each.instr.name, index, (value,))
         for number, leaf in enumerate(form.results):
             found = emit.leaf(form.computation.root, number, index)
             emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf.dtype, found)};")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_tile import COLUMNS, EACH, ROWS, TileWriter, power
+from hlo2graph.backends.cuda.forms.dot_tile import COLUMNS, EACH, ROWS, Part, TileWriter, power
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
@@ -19,8 +19,8 @@ BUSY = 0.75  # part of a device that at least has work, where the results are en
 
 
 def suits_tensor_cores(form: Form) -> bool:
-    """Tensor cores may compute it, and it fills their products."""
-    return fills_products(form, DotProduct(form))
+    """Tensor cores may compute it, and it fills their products; so with all that it goes with."""
+    return all(fills_products(each, DotProduct(each)) for each in form.each)
 
 
 def fills_products(form: Form, product: Product, fewest_rows: int = FEWEST_ROWS) -> bool:
@@ -39,13 +39,14 @@ def fills_products(form: Form, product: Product, fewest_rows: int = FEWEST_ROWS)
 
 def dot_tensor_kernel(form: Form) -> KernelSource:
     """Return the kernel of a dot and of the elementwise work on both sides of it."""
-    return tensor_kernel(form, DotProduct(form))
+    return tensor_kernel([(each, DotProduct(each)) for each in form.each])
 
 
-def tensor_kernel(form: Form, product: Product) -> KernelSource:
-    """Return the kernel of a product."""
+def tensor_kernel(products: Sequence[tuple[Form, Product]]) -> KernelSource:
+    """Return the kernel of products."""
+    form, product = products[0]
     tf32 = form.shape(0).dtype.name == "f32"
-    return _Writer(form, product, *_tiled(form, product)).kernel(tf32=tf32)
+    return _Writer(products, *_tiled(form, product)).kernel(tf32=tf32)
 
 
 def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
@@ -71,16 +72,19 @@ def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
 class _Writer(TileWriter):
     """A thread has, of each product, a pair of rows and a column, a quarter of the steps."""
 
-    def __init__(self, form: Form, product: Product, rows: Side, columns: Side) -> None:
-        super().__init__(form, product, rows, columns)
-        self.dtype = form.shape(0).dtype
+    def __init__(self, products: Sequence[tuple[Form, Product]], rows: Side, columns: Side) -> None:
+        super().__init__(products, rows, columns)
+        self.dtype = self.form.shape(0).dtype
         self.registers = EACH * self.dtype.size // 4
         self.each = (rows.tile // 8, columns.tile // 8)
 
     def declare(self) -> None:
-        """Write the sums of all products of the tile, and where the thread's places are."""
+        """Write the sums of all products of the tile."""
         products = f"[{self.rows.tile // ROWS}][{self.columns.tile // COLUMNS}]"
         self.emit.line(f"float total{products}[4] = {{}};")
+
+    def place_thread(self) -> None:
+        """Write where the thread's rows and columns are."""
         sides = ((self.rows, self.top), (self.columns, self.left))
         self.places = [
             self._places(side, start, count)
@@ -92,10 +96,10 @@ class _Writer(TileWriter):
         run = self.run(first, count, side.extent, whole=side.extent % side.tile == 0)
         return [self.emit.split(at, side.sizes) for at, _ in run]
 
-    def multiply(self, steps: Sequence[tuple[Index, Expr | None]]) -> None:
+    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]]) -> None:
         """Write the elements into registers as tensor cores take them, and the products."""
-        for side, name, places in zip((self.rows, self.columns), "ab", self.places, strict=True):
-            self._load(side, name, places, steps)
+        for side, name, places in zip((part.rows, part.columns), "ab", self.places, strict=True):
+            self._load(part, side, name, places, steps)
         counts = (
             ("s", self.registers // 2),
             ("i", self.rows.tile // ROWS),
@@ -108,6 +112,7 @@ class _Writer(TileWriter):
 
     def _load(
         self,
+        part: Part,
         side: Side,
         name: str,
         places: Sequence[Index],
@@ -115,7 +120,7 @@ class _Writer(TileWriter):
     ) -> None:
         emit = self.emit
         emit.line(f"hlo::u32 {name}[{len(places)}][{self.registers}];")
-        found = self.elements(side, places, steps)
+        found = self.elements(part, side, places, steps)
         per = EACH // self.registers
         how = "tf32_bits" if per == 1 else f"pair_bits<hlo::{self.dtype}>"
         if found.dtype is not self.wide:
@@ -125,7 +130,7 @@ class _Writer(TileWriter):
                 held = ", ".join(found.values[k, per * register + n] for n in range(per))
                 emit.line(f"{name}[{k}][{register}] = hlo::{how}({held});")
 
-    def share(self) -> None:
+    def share(self, place: Callable[[Expr, Expr], Expr]) -> None:
         """Write each product's sums to their rows and columns."""
         counts = (
             ("i", self.rows.tile // ROWS),
@@ -135,7 +140,7 @@ class _Writer(TileWriter):
         self._loops(counts)
         row = f"group * {self.each[0]} + 2 * i + n / 2"
         column = f"(2 * member + n % 2) * {self.each[1]} + j"
-        self.emit.line(f"  sums[warp]{self.place(row, column)} = total[i][j][n];")
+        self.emit.line(f"  {place(row, column)} = total[i][j][n];")
 
     def _loops(self, counts: Sequence[tuple[str, int]]) -> None:
         for name, count in counts:

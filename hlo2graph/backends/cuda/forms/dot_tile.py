@@ -5,12 +5,14 @@ chunks of the contracting dimension and reads its part of both operands straight
 through whatever is fused in front of the dot; nothing is staged. A thread's steps of a chunk lie
 side by side, and so do its rows and columns, so that whichever way an operand lies its loads are
 wide. The warps' sums then meet in shared memory, are added in their order, and go through what is
-fused behind the dot.
+fused behind the dot. Several products of equally large results, to be looked at together, are
+computed by one block each after the other, each chunk of any of them by the next warp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 
@@ -49,24 +51,56 @@ class Elements:
     dtype: DType
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One product of a kernel, of the instruction of `form`, and its sides with their tiles.
+
+    first: the chunks of the products before it; sums: the name of what its warps add up to.
+    """
+
+    form: Form
+    product: Product
+    rows: Side
+    columns: Side
+    first: int
+    sums: str
+
+    @property
+    def steps(self) -> int:
+        """Products to be summed for one result."""
+        return prod(self.product.steps)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of the sum."""
+        return -(-self.steps // CHUNK)
+
+
 class TileWriter:
     """Writes such a kernel; what a warp does with a chunk is for subclasses to say."""
 
-    def __init__(self, form: Form, product: Product, rows: Side, columns: Side) -> None:
-        self.form, self.emit, self.product = form, form.emitter(), product
+    def __init__(self, products: Sequence[tuple[Form, Product]], rows: Side, columns: Side) -> None:
+        self.parts: list[Part] = []
+        chunks = 0
+        for number, (form, product) in enumerate(products):
+            sides = [product.sides[side.number].cut(side.tile) for side in (rows, columns)]
+            name = f"sums{number}" if number else "sums"
+            self.parts.append(Part(form, product, sides[0], sides[1], chunks, name))
+            chunks += self.parts[-1].chunks
+        self.form, self.product = products[0]
+        self.emit = self.form.emitter()
         self.rows, self.columns = rows, columns
-        self.wide = product.wide
+        self.wide = self.product.wide
         self.type = compute_type(self.wide)
-        self.steps = prod(product.steps)
-        self.chunks = -(-self.steps // CHUNK)
-        self.blocks = prod(product.batches) * rows.tiles * columns.tiles
+        self.blocks = prod(self.product.batches) * rows.tiles * columns.tiles
         held = rows.tile * columns.tile * self.wide.size
-        most = max(1, min(MOST_WARPS, self.chunks, MOST_SHARED // held))
-        self.warps = 1 << (most.bit_length() - 1)
+        self.warps = 1 << (max(1, min(MOST_WARPS, chunks)).bit_length() - 1)
+        while self.warps > 1 and held * sum(map(self._sharing, self.parts)) > MOST_SHARED:
+            self.warps //= 2
         # A thread stores along the side that has the results' most minor dimension.
-        result = written(form.instr)
+        result = written(self.form.instr)
         minor = next((d for d in result.minor_to_major if result.dims[d] > 1), result.rank)
-        self.along_columns = product.is_of_lhs(minor) == (columns.number == 0)
+        self.along_columns = self.product.is_of_lhs(minor) == (columns.number == 0)
 
     def kernel(self, *, tf32: bool = False) -> KernelSource:
         """Return the kernel."""
@@ -80,19 +114,23 @@ class TileWriter:
         text = signature.declare(lines, threads, wide=True, resident=resident)
         return KernelSource(signature.name, text, (self.blocks, 1, 1), threads, tf32=tf32)
 
-    def declare(self) -> None:
-        """Write the variables that hold a thread's sums."""
+    def place_thread(self) -> None:
+        """Write where a thread's rows and columns are."""
         raise NotImplementedError
 
-    def multiply(self, steps: Sequence[tuple[Index, Expr | None]]) -> None:
+    def declare(self) -> None:
+        """Write the variables that hold a thread's sums of a product."""
+        raise NotImplementedError
+
+    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]]) -> None:
         """Write how the products of a thread's steps are added to its sums.
 
         A step is its index, and what tells whether it is one, where some are not.
         """
         raise NotImplementedError
 
-    def share(self) -> None:
-        """Write how the sums of a warp get to `sums[warp]`."""
+    def share(self, place: Callable[[str, str], Expr]) -> None:
+        """Write how the sums of a warp get to the `place` of a row and a column."""
         raise NotImplementedError
 
     def _write(self) -> None:
@@ -105,34 +143,57 @@ class TileWriter:
         self.left = emit.integer(f"{tile} % {columns.tiles} * {columns.tile}")
         emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
         emit.line("const int group = lane / 4, member = lane % 4;")
-        self.declare()
-        if self.chunks >= 2 * self.warps:
-            emit.line("#pragma unroll 2")  # so that the loads of two chunks are under way at once
-        head = f"for (int chunk = warp; chunk < {self.chunks}; chunk += {self.warps})"
-        with emit.block(head):
-            first = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
-            self.multiply(self._steps_from(first))
+        self.place_thread()
         across, along = (rows, columns) if self.along_columns else (columns, rows)
-        # One more than a row has, so that a warp's accesses fall into different banks.
-        sizes = f"[{self.warps}][{across.tile}][{along.tile + 1}]"
-        emit.line(f"__shared__ {self.type} sums{sizes};")
-        self.share()
+        for part in self.parts:
+            # One more than a row has, so that a warp's accesses fall into different banks.
+            sizes = f"[{self._sharing(part)}][{across.tile}][{along.tile + 1}]"
+            emit.line(f"__shared__ {self.type} {part.sums}{sizes};")
+        for part in self.parts:
+            self._sum(part)
         emit.line("__syncthreads();")
         self._store(across, along)
 
-    def _steps_from(self, first: Expr) -> list[tuple[Index, Expr | None]]:
+    def _sharing(self, part: Part) -> int:
+        """Return how many warps have chunks of a product."""
+        return min(part.chunks, self.warps)
+
+    def _sum(self, part: Part) -> None:
+        """Write how the warps sum one product; its first chunk goes to the next warp in turn."""
+        emit, offset = self.emit, part.first % self.warps
+        scope = emit.block("") if len(self.parts) > 1 else nullcontext()
+        with scope:
+            number = "warp"
+            if offset:
+                number = emit.fresh("turn")
+                emit.line(f"const int {number} = (warp + {self.warps - offset}) % {self.warps};")
+            self.declare()
+            if part.chunks >= 2 * self.warps:
+                emit.line("#pragma unroll 2")  # so that loads of two chunks are under way at once
+            head = f"for (int chunk = {number}; chunk < {part.chunks}; chunk += {self.warps})"
+            with emit.block(head):
+                first = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
+                self.multiply(part, self._steps_from(part, first))
+
+            def place(row: Expr, column: Expr) -> Expr:
+                across, along = (row, column) if self.along_columns else (column, row)
+                return f"{part.sums}[{number}][{across}][{along}]"
+
+            if self._sharing(part) == self.warps:
+                self.share(place)
+            else:
+                with emit.block(f"if ({number} < {self._sharing(part)})"):
+                    self.share(place)
+
+    def _steps_from(self, part: Part, first: Expr) -> list[tuple[Index, Expr | None]]:
         """Return a thread's steps: neighbours along the last dimension where it has whole runs."""
-        emit, sizes = self.emit, self.product.steps
-        run = self.run(first, EACH, self.steps, whole=self.steps % CHUNK == 0)
+        emit, sizes = self.emit, part.product.steps
+        run = self.run(first, EACH, part.steps, whole=part.steps % CHUNK == 0)
         if len(sizes) < 2 or sizes[-1] % EACH:
             return [(emit.split(at, sizes), inside) for at, inside in run]
         *outer, last = emit.split(run[0][0], sizes)
         along = [emit.integer(f"{last} + {k}") for k in range(EACH)]
         return [((*outer, at), inside) for at, (_, inside) in zip(along, run, strict=True)]
-
-    def place(self, row: str, column: str) -> str:
-        """Return where the sum of a row and column of the tile is kept."""
-        return f"[{row}][{column}]" if self.along_columns else f"[{column}][{row}]"
 
     def run(
         self, first: Expr, count: int, extent: int, *, whole: bool
@@ -155,7 +216,11 @@ class TileWriter:
         return found
 
     def elements(
-        self, side: Side, places: Sequence[Index], steps: Sequence[tuple[Index, Expr | None]]
+        self,
+        part: Part,
+        side: Side,
+        places: Sequence[Index],
+        steps: Sequence[tuple[Index, Expr | None]],
     ) -> Elements:
         """Return a thread's elements of an operand; 0 where there is no step.
 
@@ -169,10 +234,10 @@ class TileWriter:
         found: dict[tuple[int, int], tuple[Expr, list[Expr]]] = {}
         for k, n in order:
             step, inside = steps[n]
-            index, tests = self.product.locate(emit, side.number, self.batch, places[k], step)
-            value = emit.leaf(self.form.instr.operands[side.number], 0, index)
+            index, tests = part.product.locate(emit, side.number, self.batch, places[k], step)
+            value = emit.leaf(part.form.instr.operands[side.number], 0, index)
             found[k, n] = value, [*([inside] if inside else []), *tests]
-        dtype = self.form.shape(side.number).dtype
+        dtype = part.form.shape(side.number).dtype
         narrow = all(emit.is_narrow_still(dtype, value) for value, _ in found.values())
         zero = f"{storage_type(dtype) if narrow else self.type}{{}}"
         values: dict[tuple[int, int], Expr] = {}
@@ -188,7 +253,10 @@ class TileWriter:
         emit = self.emit
         starts = (self.top, self.left) if self.along_columns else (self.left, self.top)
         width = WIDTH if along.extent % WIDTH == along.tile % WIDTH == 0 else 1
-        slots, threads = across.tile * along.tile // width, self.warps * WARP
+        threads = self.warps * WARP
+        if across.tile * along.tile <= threads:
+            width = 1  # there is a thread for each result
+        slots = across.tile * along.tile // width
         with emit.block(f"for (int slot = threadIdx.x; slot < {slots}; slot += {threads})"):
             emit.line(f"const int across = slot / {along.tile // width};")
             emit.line(f"const int along = slot % {along.tile // width} * {width};")
@@ -206,19 +274,13 @@ class TileWriter:
         emit, form = self.emit, self.form
         stores = []
         for k in range(width):
-            total = emit.variable(self.wide, "{}")
-            emit.line("#pragma unroll")
-            head = f"for (int w = 0; w < {self.warps}; ++w)"
-            emit.line(f"{head} {total} = hlo::add({total}, sums[w][across][along + {k}]);")
             split = {
                 across.number: emit.split(at[0], across.sizes),
                 along.number: emit.split(emit.integer(f"{at[1]} + {k}"), along.sizes),
             }
             index = self.product.result(self.batch, split[0], split[1])
-            value = narrowed(
-                emit.operands_of(form.instr), total, self.wide, written(form.instr).dtype
-            )
-            emit.assume(form.instr.name, index, (value,))
+            for part in self.parts:
+                self._whole(part, f"[across][along + {k}]", index)
             for number, leaf in enumerate(form.results):
                 found = emit.leaf(form.computation.root, number, index)
                 held = emit.fresh("w")
@@ -226,3 +288,13 @@ class TileWriter:
                 stores.append((number, f"r{number}[{emit.offset(leaf, index)}] = {held};"))
         for _, store in sorted(stores, key=lambda held: held[0]):
             emit.line(store)
+
+    def _whole(self, part: Part, place: Expr, index: Index) -> None:
+        """Write how a result of a product is added up of what the warps have of it."""
+        emit, instr = self.emit, part.form.instr
+        total = emit.variable(self.wide, "{}")
+        emit.line("#pragma unroll")
+        head = f"for (int w = 0; w < {self._sharing(part)}; ++w)"
+        emit.line(f"{head} {total} = hlo::add({total}, {part.sums}[w]{place});")
+        value = narrowed(emit.operands_of(instr), total, self.wide, written(instr).dtype)
+        emit.assume(instr.name, index, (value,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.source import KernelSource, Signature
@@ -14,7 +14,8 @@ from hlo2graph.hlo import Computation, Instruction, Shape
 class Form:
     """A computation to write a kernel for; `instr` is the instruction that makes its results.
 
-    `inplace` holds the pairs (parameter, result) that share their bytes.
+    `inplace` holds the pairs (parameter, result) that share their bytes; `others` the dots that
+    make them with `instr`.
     """
 
     computation: Computation
@@ -22,6 +23,12 @@ class Form:
     signature: Signature
     instr: Instruction
     inplace: tuple[tuple[int, int], ...] = ()
+    others: tuple[Instruction, ...] = ()
+
+    @property
+    def each(self) -> tuple[Form, ...]:
+        """The form of `instr` alone, and that of each of the others."""
+        return tuple(replace(self, instr=i, others=()) for i in (self.instr, *self.others))
 
     def emitter(self) -> ElementEmitter:
         """Return an emitter that walks the computation."""

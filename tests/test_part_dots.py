@@ -1,0 +1,172 @@
+"""Products that are cut into parts which meet again: one kernel of all parts, by every form."""
+
+from __future__ import annotations
+
+import pytest
+from agreement import module
+from needs import needs_gxx
+
+import hlo2graph as h2g
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.ops.region import Own, region_of
+from hlo2graph.passes.part_dots import part_dots
+from tests.emulation import EmulatedExecutable, Kernels
+
+PLAIN = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+
+
+def lstm(rows: int, width: int, depth: int, dtype: str = "f32") -> str:
+    """Return a cell of an LSTM: two products, a bias, four gates."""
+    gates = f"{dtype}[{rows},{4 * width}]"
+    part = f"{dtype}[{rows},{width}]"
+    cuts = "\n".join(
+        f"cut{k} = {part} slice(z), slice={{[0:{rows}], [{k * width}:{(k + 1) * width}]}}"
+        for k in range(4)
+    )
+    return module(f"""
+        x = {dtype}[{rows},{depth}] parameter(0)
+        h = {part} parameter(1)
+        c = {part} parameter(2)
+        k = {dtype}[{depth},{4 * width}] parameter(3)
+        r = {dtype}[{width},{4 * width}] parameter(4)
+        bias = {dtype}[{4 * width}] parameter(5)
+        xk = {gates} dot(x, k), {PLAIN}
+        hr = {gates} dot(h, r), {PLAIN}
+        both = {gates} add(xk, hr)
+        b = {gates} broadcast(bias), dimensions={{1}}
+        z = {gates} add(both, b)
+        {cuts}
+        i = {part} logistic(cut0)
+        f = {part} logistic(cut1)
+        g = {part} tanh(cut2)
+        o = {part} logistic(cut3)
+        fc = {part} multiply(f, c)
+        ig = {part} multiply(i, g)
+        next = {part} add(fc, ig)
+        t = {part} tanh(next)
+        out = {part} multiply(o, t)
+        ROOT both_out = ({part}, {part}) tuple(next, out)""")
+
+
+def gated(rows: int, width: int, depth: int, dtype: str) -> str:
+    """Return two products of one array, one of which gates the other."""
+    part = f"{dtype}[{rows},{width}]"
+    return module(f"""
+        x = {dtype}[{rows},{depth}] parameter(0)
+        up = {dtype}[{depth},{width}] parameter(1)
+        gate = {dtype}[{depth},{width}] parameter(2)
+        u = {part} dot(x, up), {PLAIN}
+        g = {part} dot(x, gate), {PLAIN}
+        s = {part} logistic(g)
+        ROOT r = {part} multiply(u, s)""")
+
+
+GRU = module(f"""
+    x = f32[20,40] parameter(0) h = f32[20,32] parameter(1)
+    k = f32[40,96] parameter(2) r = f32[32,96] parameter(3)
+    xk = f32[20,96] dot(x, k), {PLAIN}
+    hr = f32[20,96] dot(h, r), {PLAIN}
+    xr = f32[20,32] slice(xk), slice={{[0:20], [0:32]}}
+    xz = f32[20,32] slice(xk), slice={{[0:20], [32:64]}}
+    xn = f32[20,32] slice(xk), slice={{[0:20], [64:96]}}
+    nr = f32[20,32] slice(hr), slice={{[0:20], [0:32]}}
+    nz = f32[20,32] slice(hr), slice={{[0:20], [32:64]}}
+    nn = f32[20,32] slice(hr), slice={{[0:20], [64:96]}}
+    ra = f32[20,32] add(xr, nr) reset = f32[20,32] logistic(ra)
+    za = f32[20,32] add(xz, nz) update = f32[20,32] logistic(za)
+    gated = f32[20,32] multiply(reset, nn)
+    na = f32[20,32] add(xn, gated) new = f32[20,32] tanh(na)
+    less = f32[20,32] subtract(h, new) kept = f32[20,32] multiply(update, less)
+    ROOT out = f32[20,32] add(new, kept)""")
+
+ROWS = module(f"""
+    a = f32[96,40] parameter(0) b = f32[40,24] parameter(1)
+    d = f32[96,24] dot(a, b), {PLAIN}
+    top = f32[48,24] slice(d), slice={{[0:48], [0:24]}}
+    low = f32[48,24] slice(d), slice={{[48:96], [0:24]}}
+    ROOT r = f32[48,24] multiply(top, low)""")
+
+PROGRAMS = {
+    "lstm": lstm(8, 128, 96),
+    "lstm-that-fills-no-tile": lstm(5, 40, 37),
+    "lstm-of-one-row": lstm(1, 64, 64),
+    "lstm-bf16": lstm(8, 64, 64, "bf16"),
+    "gru": GRU,
+    "gated-of-few-rows": gated(2, 256, 64, "f32"),
+    "gated": gated(24, 48, 300, "bf16"),
+    "parts-of-rows": ROWS,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_all_parts_are_made_by_one_kernel(name):
+    plan = h2g.plan(PROGRAMS[name], target="sm_90")
+    [thunk] = plan.body.thunks
+    found = region_of(plan.computations[thunk.computation])
+    assert isinstance(found, Own)
+    assert found.others
+
+
+@needs_gxx
+@pytest.mark.slow
+@pytest.mark.parametrize("precise", [False, True])
+def test_parts_agree_with_the_host(precise):
+    plans = {name: h2g.plan(text, target="sm_90") for name, text in PROGRAMS.items()}
+    kernels = Kernels(list(plans.values()), precise=precise)
+    for name, plan in plans.items():
+        args = random_inputs(plan.inputs, 0)
+        executable = EmulatedExecutable(plan, kernels)
+        results = executable(*args)
+        kernels.run_backwards(True)
+        assert same_bits(results, executable(*args)), "a barrier is missing"
+        kernels.run_backwards(False)
+        want = h2g.compile(PROGRAMS[name], backend="host")(*args)
+        for got, expected, bound in zip(results, want, plan.outputs, strict=True):
+            tolerance = tolerance_for(bound.shape.dtype, tf32=not precise)
+            comparison = compare(got, expected, tolerance, name)
+            assert comparison.ok, str(comparison)
+
+
+def part(body: str) -> bool:
+    before = h2g.parse(module(body))
+    return part_dots(before) is not before
+
+
+CUT = f"""a = f32[8,64] parameter(0) b = f32[64,64] parameter(1)
+    d = f32[8,64] dot(a, b), {PLAIN}
+    p = f32[8,32] slice(d), slice={{[0:8], [0:32]}}
+    q = f32[8,32] slice(d), slice={{[0:8], [32:64]}}
+"""
+
+
+def test_parts_that_never_meet_are_one_product():
+    assert part(CUT + "ROOT r = f32[8,32] multiply(p, q)")
+    assert not part(CUT + "ROOT r = (f32[8,32], f32[8,32]) tuple(p, q)")
+    turned = "t = f32[32,8] transpose(q), dimensions={1,0} "
+    assert not part(CUT + turned + f"ROOT r = f32[8,8] dot(p, t), {PLAIN}")
+
+
+def test_what_is_also_looked_at_as_a_whole_is_not_parted():
+    assert not part(
+        CUT + "m = f32[8,32] multiply(p, q) ROOT r = (f32[8,32], f32[8,64]) tuple(m, d)"
+    )
+
+
+def test_parts_that_overlap_are_not_computed_twice():
+    assert not part(CUT.replace("[32:64]", "[31:63]") + "ROOT r = f32[8,32] multiply(p, q)")
+
+
+def test_products_of_a_library_are_not_parted():
+    large = CUT.replace("64", "4096").replace("[0:32]", "[0:2048]").replace("[32:", "[2048:")
+    large = (
+        large.replace("f32[8,32]", "f32[8,2048]").replace("8,", "512,").replace("0:8]", "0:512]")
+    )
+    assert not part(large + "ROOT r = f32[512,2048] multiply(p, q)")
+
+
+def test_a_long_chain_before_the_cut_is_no_trouble():
+    before = ["d", *(f"n{k}" for k in range(4000))]
+    chain = "\n".join(f"n{k} = f32[8,64] negate({before[k]})" for k in range(4000))
+    body = CUT.replace("p = ", chain + "\np = ").replace("slice(d)", "slice(n3999)")
+    assert not part(body + "ROOT r = f32[8,32] multiply(p, q)")
