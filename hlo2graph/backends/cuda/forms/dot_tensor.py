@@ -50,16 +50,30 @@ def tensor_kernel(products: Sequence[tuple[Form, Product]]) -> KernelSource:
 
 
 def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
-    """Return both sides: tiles get smaller while too few multiprocessors have one.
+    """Return the sides that give a tile its rows and its columns, the larger one its rows.
+
+    Where that leaves multiprocessors without a tile and the other way would not, the other way.
+    """
+    rows, columns = by_size(product)
+    wanted = form.signature.device.multiprocessors * BUSY / prod(product.batches)
+    found = _cut(rows, columns, wanted)
+    turned = _cut(columns, rows, wanted)
+    few = _count(found) < wanted
+    return turned if few and _count(found) < _count(turned) else found
+
+
+def _count(sides: tuple[Side, Side]) -> int:
+    return sides[0].tiles * sides[1].tiles
+
+
+def _cut(rows: Side, columns: Side, wanted: float) -> tuple[Side, Side]:
+    """Return both sides with tiles, which get smaller while there are fewer than `wanted`.
 
     The warps of a block share out the sum, but no two blocks do.
     """
-    rows, columns = by_size(product)
     rows = rows.cut(min(MOST_ROWS, ROWS * power(-(-rows.extent // ROWS))))
     columns = columns.cut(min(MOST_COLUMNS, COLUMNS * power(-(-columns.extent // COLUMNS))))
-    batches = prod(product.batches)
-    wanted = form.signature.device.multiprocessors * BUSY
-    while batches * rows.tiles * columns.tiles < wanted:
+    while _count((rows, columns)) < wanted:
         if rows.tile > ROWS:
             rows = rows.cut(rows.tile // 2)
         elif columns.tile > COLUMNS:
