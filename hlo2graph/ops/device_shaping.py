@@ -93,7 +93,7 @@ def reindex(
             terms.append(i if stride == 1 else f"{i} * {stride}")
             stride *= n
         if terms:
-            linear = element.integer(" + ".join(reversed(terms)))
+            linear = terms[0] if len(terms) == 1 else element.integer(" + ".join(reversed(terms)))
         found += element.split(linear, after)
     return tuple(found)
 

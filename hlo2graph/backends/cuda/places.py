@@ -27,6 +27,7 @@ class Places:
         # Loop counters are of type int even where arrays are large: their products must not be.
         self.wide = "" if emitter.index_type == "int" else "ll"
         self._linear: dict[tuple[Index, tuple[int, ...], tuple[int, ...]], Expr] = {}
+        self._joined: dict[tuple[Expr, tuple[int, ...]], Index] = {}
 
     def offset(self, shape: Shape, index: Index) -> Expr:
         """Return where the element at `index` lies in memory, in elements."""
@@ -65,6 +66,10 @@ class Places:
         index: list[Expr] = ["0"] * len(dims)
         stride, rest = 1, linear
         live = [d for d, n in enumerate(dims) if n != 1]
+        if known := self._joined.get((linear, tuple(dims[d] for d in live))):
+            for dim, part in zip(live, known, strict=True):
+                index[dim] = part
+            return tuple(index)
         for place, dim in enumerate(reversed(live)):
             over = linear if stride == 1 else f"{linear} / {stride}"
             last = place == len(live) - 1
@@ -75,6 +80,16 @@ class Places:
             order = tuple(reversed(range(len(dims))))
             self._linear[tuple(index), tuple(dims), order] = linear
         return tuple(index)
+
+    def joined(self, outer: Expr, count: int, inner: Expr, size: int) -> Expr:
+        """Return the number of an element of an array of `count` times `size`, to be split again.
+
+        Splitting it gives these very indices, so that neighbours are seen to be neighbours.
+        """
+        linear = self._integer(f"{outer} * {size} + {inner}")
+        if min(count, size) > 1:
+            self._joined[linear, (count, size)] = outer, inner
+        return linear
 
     def needed(self, lines: Sequence[str]) -> list[str]:
         """Return the lines without the index locals that nothing uses."""

@@ -9,6 +9,11 @@
 
 namespace hlo {
 
+// Registers that one access moves between them and shared memory.
+struct alignas(16) Four {
+  u32 x[4];
+};
+
 // Two narrow floats, as they lie in memory, as one register.
 template <class T> __device__ inline u32 joined_bits(T low, T high) {
   return (u32)(u16)low | (u32)(u16)high << 16;
