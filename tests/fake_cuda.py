@@ -24,7 +24,7 @@ from hlo2graph.backends.cuda import bind, builtin, driver, executable, products,
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.copier import Moves
 from hlo2graph.backends.cuda.kernels import key_of
-from hlo2graph.backends.cuda.pointers.table import SUFFIX
+from hlo2graph.backends.cuda.pointers.table_kernels import SUFFIX
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name
 from hlo2graph.backends.cuda.stamps import LAUNCHES
 from hlo2graph.ops.evaluate import HostEvaluator

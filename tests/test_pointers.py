@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -14,12 +15,14 @@ import pytest
 from cuda.bindings import driver as real
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda import bind
 from hlo2graph.backends.cuda.compiler import compile_units, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.pointers import STRATEGIES
 from hlo2graph.backends.cuda.pointers.cache import KEPT
+from hlo2graph.backends.cuda.pointers.costs import Costs
 from hlo2graph.backends.cuda.pointers.reckoning import LONGEST_HABIT, Prices, Reckoning, Way
-from hlo2graph.backends.cuda.pointers.table import reading
+from hlo2graph.backends.cuda.pointers.table_kernels import reading
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.options import POINTERS
 from tests.blocks import put
@@ -263,31 +266,89 @@ def test_auto_stops_copying_for_what_stays(fake):
     assert strategy.tally.copies == before > 0
 
 
+DEAR = Costs(copy=1.0, byte=0.0, table=1e-6, build=1.5, update=1.0)  # but for tables
+
+
+def test_auto_reads_a_table_where_moves_are_dear(fake):
+    """Its kernels are compiled beside the calls, once; the first calls do without."""
+    found, exe = fake(PROGRAMS["diamond"], pointers="auto")
+    strategy = exe.strategies[0]
+    arrays = [put(X + k) for k in range(200)]
+    new = iter(arrays)
+    while "table built" not in strategy.says:
+        strategy._costs = replace(DEAR)
+        x = next(new)
+        (y,) = exe(x)
+        assert np.array_equal(np.asarray(y), host(PROGRAMS["diamond"], x.get())[0])
+    before = len(found.api)
+    strategy._costs = replace(DEAR)
+    exe(next(new))
+    assert found.api[before:].count("cuMemcpyHtoDAsync") == 1
+    assert "set kernel" not in found.api[before:]
+    assert re.search(r"1 table built .*; kernels that read a table took \d+ ms", strategy.says)
+
+
+def test_auto_does_without_a_table_whose_kernels_do_not_compile(fake, monkeypatch):
+    _, exe = fake(PROGRAMS["diamond"], pointers="auto")
+    strategy = exe.strategies[0]
+
+    def refuse(units, arch):
+        raise h2g.BackendError("no NVRTC here")
+
+    monkeypatch.setattr(bind, "compile_units", refuse)
+    arrays = [put(X + k) for k in range(100)]
+    for x in arrays:
+        strategy._costs = replace(DEAR)
+        (y,) = exe(x)
+        assert np.array_equal(np.asarray(y), host(PROGRAMS["diamond"], x.get())[0])
+    assert strategy.says.endswith("; no kernels that read a table: no NVRTC here")
+
+
 def test_what_costs_more_once_is_done_when_going_without_has_cost_as_much():
-    dear = Prices(copying=3, updating=9, building=50, has_mover=False)
+    dear = prices(copying=3, updating=9, building=50)
     reckoning, ways = Reckoning(), []
     while Way.BUILD not in ways:
-        ways.append(reckoning.way((1,), lambda: dear))
+        ways.append(meet(reckoning, (1,), dear))
     assert set(ways[:-1]) == {Way.COPY}
     assert 50 / 3 < len(ways) <= 2 * 50 / 3 + LONGEST_HABIT
-    cheap = Prices(copying=30, updating=9, building=50, has_mover=False)
-    new = iter(range(1000))
-    ways = [reckoning.way((next(new),), lambda: cheap) for _ in range(20)]
+    cheap = prices(copying=30, updating=9, building=50)
+    ways = [meet(reckoning, (new,), cheap) for new in range(20)]
     assert Way.BUILD_MOVER in ways
     assert Way.BUILD not in ways
 
 
 def test_the_mover_takes_what_is_dear_to_copy_and_what_stays():
-    prices = Prices(copying=30, updating=9, building=5000, has_mover=True)
+    has_mover = prices(copying=30, updating=9, building=5000, there={Way.UPDATE})
     reckoning = Reckoning()
-    assert {reckoning.way((k,), lambda: prices) for k in range(9)} == {Way.UPDATE}
-    prices = Prices(copying=3, updating=9, building=5000, has_mover=True)
+    assert {meet(reckoning, (k,), has_mover) for k in range(9)} == {Way.UPDATE}
+    is_dear = prices(copying=3, updating=9, building=5000, there={Way.UPDATE})
     reckoning, ways = Reckoning(), []
     while Way.UPDATE not in ways:
-        ways.append(reckoning.way((0,), lambda: prices))
+        ways.append(meet(reckoning, (0,), is_dear))
     assert 3 <= len(ways) <= 3 + LONGEST_HABIT
     reckoning = Reckoning()
-    assert {reckoning.way((k,), lambda: prices) for k in range(99)} == {Way.COPY}
+    assert {meet(reckoning, (k,), is_dear) for k in range(99)} == {Way.COPY}
+
+
+def test_the_table_takes_what_is_dear_to_copy_and_to_update():
+    found = prices(copying=20, updating=30, tabling=9, building=50)
+    reckoning, ways = Reckoning(), []
+    while Way.BUILD_TABLE not in ways:
+        ways.append(meet(reckoning, (len(ways),), found))
+    assert set(ways[:-1]) == {Way.COPY}
+    assert 50 / 11 < len(ways) <= 2 * 50 / 11 + LONGEST_HABIT
+    both = prices(copying=20, updating=30, tabling=9, building=5000, there={Way.UPDATE, Way.TABLE})
+    reckoning = Reckoning()
+    assert {meet(reckoning, (k,), both) for k in range(99)} == {Way.TABLE}
+
+
+def prices(*, copying, updating, building, tabling=None, there=()):
+    moving = {Way.UPDATE: updating} | ({} if tabling is None else {Way.TABLE: tabling})
+    return Prices(copying, moving, building, frozenset(there))
+
+
+def meet(reckoning, key, prices):
+    return reckoning.by_habit() or reckoning.way(key, prices)
 
 
 def test_the_options_name_the_strategies():

@@ -177,6 +177,9 @@ class BuiltGraph:
         if self.placement is None or self.exec is None:  # an earlier move failed; it was dropped
             self._start(placement, Stopwatch())
             return self.nodes
+        if not self._held:
+            self.placement = placement
+            return 0
         moves = self._moved(self._changed(placement))
         self.placement = None
         bases = self._at.bases
@@ -217,7 +220,7 @@ class BuiltGraph:
         held = self.placement
         if held is None:
             return tuple(range(len(placement)))
-        return tuple(k for k, (a, b) in enumerate(zip(held, placement, strict=True)) if a != b)
+        return tuple([k for k, at in enumerate(placement) if at != held[k]])
 
     def _moved(self, changed: tuple[int, ...]) -> list[tuple[Node, Callable[[], None]]]:
         """Return the nodes that touch any of these ports, each with what updates it."""

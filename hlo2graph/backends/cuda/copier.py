@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import Structure, addressof, c_uint64
 from functools import partial
 from itertools import accumulate
+from operator import add
 from typing import Any, ClassVar
 
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.launch_config import LaunchConfig, launch_call
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
-from hlo2graph.backends.cuda.route import Move, in_waves
+from hlo2graph.backends.cuda.route import Move, bounds, in_waves
 
 WHOLE = 256  # what scratch is aligned to
 BLOCKS_EACH = 8  # of a multiprocessor, at most, for one copy
@@ -23,35 +25,6 @@ class Moves(Structure):
     _fields_: ClassVar = [
         (name, c_uint64 * builtin.MOST_MOVES) for name in ("source", "target", "size")
     ]
-
-
-class Batch:
-    """Copies ready to be enqueued, at once or one launch after another."""
-
-    __slots__ = ("_launches", "count", "size")
-
-    def __init__(self, moves: Sequence[Move], launches: Sequence[Launch]) -> None:
-        self.count, self.size = len(moves), sum(move.size for move in moves)
-        self._launches = tuple(launches)
-
-    def __call__(self, stream: Stream) -> None:
-        """Enqueue them on `stream`."""
-        for launch in self._launches:
-            launch(stream)
-
-
-class Loose:
-    """Copies that come once."""
-
-    __slots__ = ("_copier", "_moves", "count", "size")
-
-    def __init__(self, copier: Copier, moves: Sequence[Move]) -> None:
-        self._copier, self._moves = copier, moves
-        self.count, self.size = len(moves), sum(move.size for move in moves)
-
-    def __call__(self, stream: Stream) -> None:
-        """Enqueue them on `stream`."""
-        self._copier(self._moves, stream)
 
 
 class Launch:
@@ -75,6 +48,11 @@ class Launch:
         held.source[:count], held.target[:count], held.size[:count] = sources, targets, sizes
         self._config.grid_x = min(self._most_blocks, -(-max(sizes) // builtin.MOVE_BYTES))
         self._config.grid_y = count
+
+    def aim(self, ends: Sequence[int], *, inward: bool) -> None:
+        """Let the copies begin, or not `inward` end, elsewhere."""
+        held = self._moves.source if inward else self._moves.target
+        held[: len(ends)] = ends
 
     def __call__(self, stream: Stream) -> None:
         """Enqueue them on `stream`; the driver has read them when this returns."""
@@ -104,16 +82,9 @@ class Copier:
             self._launch.give(part)
             self._launch(stream)
 
-    def batch(self, moves: Sequence[Move]) -> Batch | None:
-        """Return `moves` made ready, to come again; None where that takes scratch memory."""
-        waves, circle = in_waves(moves)
-        if circle:
-            return None
-        launches = []
-        for part in _cut(waves):
-            launches.append(self._new())
-            launches[-1].give(part)
-        return Batch(moves, launches)
+    def crossing(self, homes: Sequence[int], sizes: Sequence[int], *, inward: bool) -> Crossing:
+        """Return copies to these places, or from them, whose other ends are new each time."""
+        return Crossing(self, self._new, homes, sizes, inward=inward)
 
     def _through_scratch(self, circle: Sequence[Move]) -> Iterator[Sequence[Move]]:
         if not circle:
@@ -136,3 +107,57 @@ def _cut(waves: Sequence[Sequence[Move]]) -> Iterator[Sequence[Move]]:
     for wave in waves:
         for start in range(0, len(wave), builtin.MOST_MOVES):
             yield wave[start : start + builtin.MOST_MOVES]
+
+
+class Crossing:
+    """Copies between places that stay, their homes, and others that are new each time."""
+
+    __slots__ = (
+        *("count", "size"),
+        *("_copier", "_ends", "_homes", "_inward", "_launches", "_loose", "_sizes", "_starts"),
+    )
+
+    def __init__(
+        self,
+        copier: Copier,
+        new: Callable[[], Launch],
+        homes: Sequence[int],
+        sizes: Sequence[int],
+        *,
+        inward: bool,
+    ) -> None:
+        self._copier, self._homes, self._sizes, self._inward = copier, homes, sizes, inward
+        self.count, self.size = len(homes), sum(sizes)
+        ends = map(add, homes, sizes)
+        self._starts, self._ends = bounds(list(zip(homes, ends, strict=True)))
+        self._loose: Sequence[Move] = ()  # where these are what can be done
+        self._launches: list[tuple[int, Launch]] = []
+        stays = [Move(at, at, size) for at, size in zip(homes, sizes, strict=True)]
+        for start in range(0, len(stays), builtin.MOST_MOVES):
+            launch = new()
+            launch.give(stays[start : start + builtin.MOST_MOVES])
+            self._launches.append((start, launch))
+
+    def aim(self, others: Sequence[int]) -> None:
+        """Let the ends that are elsewhere lie there from the next copies on."""
+        starts, ends = self._starts, self._ends
+        self._loose = ()
+        for at, size in zip(others, self._sizes, strict=True):
+            before = bisect_left(starts, at + size)
+            if before and ends[before - 1] > at:  # it lies in the way of other copies
+                self._loose = self._moves(others)
+                return
+        for start, launch in self._launches:
+            launch.aim(others[start : start + builtin.MOST_MOVES], inward=self._inward)
+
+    def __call__(self, stream: Stream) -> None:
+        """Enqueue them on `stream`."""
+        if self._loose:
+            self._copier(self._loose, stream)
+            return
+        for _, launch in self._launches:
+            launch(stream)
+
+    def _moves(self, others: Sequence[int]) -> Sequence[Move]:
+        ends = (others, self._homes) if self._inward else (self._homes, others)
+        return [Move(*move) for move in zip(*ends, self._sizes, strict=True)]

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any, SupportsInt, Unpack
 
 from hlo2graph.backends.arguments import check_arguments
@@ -33,7 +33,7 @@ from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
 from hlo2graph.backends.cuda.pointers import STRATEGIES, Strategy
-from hlo2graph.backends.cuda.pointers.table import maker_with_table
+from hlo2graph.backends.cuda.pointers.table_kernels import TableKernels
 from hlo2graph.backends.cuda.pool import Pool
 from hlo2graph.backends.cuda.prepared import Prepared
 from hlo2graph.backends.cuda.products import Products
@@ -112,12 +112,14 @@ class CudaExecutable:
         self.serial_steps, self.graph_body, self.ports = bound.serial, bound.body, bound.ports
         self.cutter, self.unrolled, maker = bound.cutter, bound.unrolled, bound.maker
         self.graph_steps = maker.steps
-        made = partial(maker_with_table, maker, plan, self.graph_body, sources, products.plans)
-        with_table = cache(partial(made, kernels.table_units if kernels else ()))
+        table_units = kernels.table_units if kernels else ()
+        table_kernels = TableKernels(
+            maker, plan, self.graph_body, sources, products.plans, table_units
+        )
         share = share_of(plan, device) if chosen.temporaries == "shared" else None
         strategy, move = STRATEGIES[chosen.pointers], self._functions[builtin.MOVE]
         self._loaded = Loaded(
-            plan, device, maker, self.ports, with_table, strategy, move, self._functions, share
+            plan, device, maker, self.ports, table_kernels, strategy, move, self._functions, share
         )
         self._first = Instance(self._loaded, self.stream, None, timed)
         self.buffers = self._first.memory

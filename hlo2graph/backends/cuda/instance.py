@@ -7,9 +7,9 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from sys import getrefcount
+from typing import NamedTuple
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Stopwatch
@@ -66,7 +66,10 @@ class Instance:
             _built_with_table, loaded, self.memory.addresses, stream, home, self.holder
         )
         self.strategy = loaded.strategy(
-            Site(loaded.ports, home, self.graph, build, with_table, self._copier)
+            Site(
+                *(loaded.ports, home, self.graph, build, with_table),
+                *(loaded.table_kernels, self._copier),
+            )
         )
         self._last = stream
         self._kept = KeptAlive()
@@ -255,8 +258,7 @@ class Instance:
         self._kept.keep(owners, stream, at_once=stream is not self.stream)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call's arrays: those on the device by address, those on the host by position.
 
     `owners` must live until it has run: arguments at the positions `kept`, or something of other
@@ -272,8 +274,7 @@ class Call:
     kept: Sequence[int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """A call that may come again as it was; what must live is in `owners`, or at `kept`."""
 
     refs: Sequence[Callable[[], object]]
@@ -291,7 +292,7 @@ def _built_with_table(
     table: int,
 ) -> Launchable:
     with_table = Addresses((*at.bases, table))
-    return built(loaded.with_table(), with_table, stream, home, holder=holder)
+    return built(loaded.table_kernels.maker, with_table, stream, home, holder=holder)
 
 
 def _wait_for_runs(device: Device, stream: Stream, ran: Event) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from hlo2graph.backends.cuda.built import GraphMaker
 from hlo2graph.backends.cuda.driver import Device
 from hlo2graph.backends.cuda.pointers import Site, Strategy
+from hlo2graph.backends.cuda.pointers.table_kernels import TableKernels
 from hlo2graph.backends.cuda.ports import Port
 from hlo2graph.backends.cuda.temporaries.shared import Share
 from hlo2graph.program.plan import Plan
@@ -18,16 +19,16 @@ from hlo2graph.program.plan import Plan
 class Loaded:
     """Kernels are loaded, thunks are steps; `maker` builds graphs of them.
 
-    `with_table` returns what builds graphs whose kernels read addresses from a table, which is the
-    allocation behind the plan's own; it compiles these when it is asked for the first time.
-    `move` is the kernel that copies arrays. `share` is the plan's part in a shared arena.
+    `table_kernels` are those that read addresses from a table, which is the allocation behind the
+    plan's own. `move` is the kernel that copies arrays. `share` is the plan's part in a shared
+    arena.
     """
 
     plan: Plan
     device: Device
     maker: GraphMaker
     ports: tuple[Port, ...]
-    with_table: Callable[[], GraphMaker]
+    table_kernels: TableKernels
     strategy: Callable[[Site], Strategy]
     move: Any
     keep: object = field(repr=False)  # what owns the loaded kernels

@@ -62,15 +62,16 @@ def free_bytes() -> int:
 class Stream:
     """A stream of our own, destroyed with the object once all that it was given has run."""
 
-    __slots__ = ("handle",)
+    __slots__ = ("_number", "handle")
 
     def __init__(self) -> None:
         self.handle: Any = None
         flags = cuda.CUstream_flags.CU_STREAM_NON_BLOCKING.value
         self.handle = call(cuda.cuStreamCreate, flags)
+        self._number = int(self.handle)
 
     def __int__(self) -> int:
-        return int(self.handle)
+        return self._number
 
     @property
     def is_idle(self) -> bool:
@@ -98,7 +99,7 @@ class CallersStream(Stream):
     __slots__ = ()
 
     def __init__(self, handle: int) -> None:
-        self.handle = cuda.CUstream(handle)
+        self.handle, self._number = cuda.CUstream(handle), handle
 
     def __del__(self) -> None:
         pass

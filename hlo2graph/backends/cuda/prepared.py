@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.bind import compile_kernels
 from hlo2graph.backends.cuda.compiler import Compiled, check_arch
 from hlo2graph.backends.cuda.kernels import KernelKey, kernels_of
-from hlo2graph.backends.cuda.pointers.table import table_sources
+from hlo2graph.backends.cuda.pointers.table_kernels import table_sources
 from hlo2graph.backends.cuda.ports import ports_of
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.steps import StepSequence

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -29,8 +28,7 @@ class Move(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """One call: copies before, where the ports lie, copies after, where each result then is.
 
     `inputs` are where the arguments must be when it runs: those from the host are written there.
@@ -43,8 +41,7 @@ class Route:
     results: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Brought:
+class Brought(NamedTuple):
     """The addresses that a caller brings: None for an argument on the host, a result at home.
 
     `donated` are the positions of the arguments that the call may overwrite.
@@ -68,7 +65,7 @@ class Router:
         self._all_home = (None,) * len(plan.outputs)
         self._taken = [self._only_read(position) for position in range(len(plan.inputs))]
         at_home = Brought(self._home_in, self._all_home)
-        self._bounds = _bounds(self._written(self.home, range(len(ports)), at_home))
+        self._bounds = bounds(self._written(self.home, range(len(ports)), at_home))
         self._blocks = {
             index: (base, base + allocation.size)
             for index, (base, allocation) in enumerate(
@@ -199,7 +196,7 @@ class Router:
                 placement[port] = given
                 loose[port] = given
         while loose:
-            starts, ends = _bounds(self._written(placement, loose, brought))
+            starts, ends = bounds(self._written(placement, loose, brought))
             stuck = []
             for port, given in loose.items():
                 before = bisect_left(starts, given + self._ports[port].size)
@@ -284,7 +281,7 @@ def _meeting(spans: Sequence[tuple[int, int]], start: int, end: int) -> range:
     return range(first, last)
 
 
-def _bounds(spans: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def bounds(spans: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Return where spans start, in order, and for each the latest end so far.
 
     What starts before `end` and ends behind `start` is there if the last that starts before `end`

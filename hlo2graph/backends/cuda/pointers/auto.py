@@ -1,29 +1,32 @@
 """Auto: whatever costs least, by what it has cost here and by how often addresses come again.
 
-One graph stays over the instance's own memory, so that copying is always possible. Another may be
-the mover, which is updated to whatever comes. The others, as many as are kept, are each for
-addresses that keep coming. reckoning.py chooses among them.
+One graph stays over the instance's own memory, so that copying is always possible. Two others may
+move to whatever comes: the mover, whose nodes are updated, and one whose kernels read addresses
+from a table; these kernels are compiled beside the calls once that seems worth it. The rest, as
+many as are kept, are each for addresses that keep coming. reckoning.py chooses among them.
 """
 
 from __future__ import annotations
 
-import time
+from time import perf_counter
 
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
-from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, key_of
+from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, if_room, key_of
 from hlo2graph.backends.cuda.pointers.copy import Home
-from hlo2graph.backends.cuda.pointers.costs import Costs, measured
-from hlo2graph.backends.cuda.pointers.reckoning import Prices, Reckoning, Way
-from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
+from hlo2graph.backends.cuda.pointers.costs import READ, Costs, measured
+from hlo2graph.backends.cuda.pointers.reckoning import BUILDING, Prices, Reckoning, Way
+from hlo2graph.backends.cuda.pointers.strategy import Movable, Site, Tally
+from hlo2graph.backends.cuda.pointers.table import Tabled
 from hlo2graph.backends.cuda.ports import Placement
 
 UNUSED = 256  # launches after which the graph of some addresses may be given to others
-READY, AS_IT_WAS, UPDATED = "ready", "as it was", Way.UPDATE.value
+READY, AS_IT_WAS = "ready", "as it was"
+MOVED_BY = {building: way for way, building in BUILDING.items()}
 
 
 class Auto:
-    """Chooses at each call among a graph that is ready, copies, an update and a new graph."""
+    """Chooses at each call among a graph that is ready, copies, a move and a new graph."""
 
     name = "auto"
 
@@ -32,12 +35,11 @@ class Auto:
         self._key = key_of(site)
         self._home_key = self._key(site.home)
         self._settled: dict[Placement, tuple[Launchable, int]] = {}  # and their last launches
-        self._mover: Launchable | None = None
-        self._mover_key: Placement | None = None
-        self._kept = KEPT - 2  # besides home's and the mover
-        self._last = self._home_key
-        self._last_graph = site.graph
+        self._movers: dict[Way, _Mover] = {}
+        self._kept = KEPT - 1 - len(BUILDING)  # besides home's and the movers
+        self._last_graph: Movable = site.graph
         self._last_placement: Placement | None = site.home
+        self._last_key = self._home_key
         self._costs: Costs | None = None
         self._reckoning = Reckoning()
         self._chosen = dict.fromkeys((AS_IT_WAS, READY, *(way.value for way in Way)), 0)
@@ -49,7 +51,8 @@ class Auto:
         """What it chose how often, and by what costs."""
         chosen = ", ".join(f"{n:,} {what}" for what, n in self._chosen.items() if n)
         costs = f" ({self._costs})" if self._costs is not None else ""
-        return f"{chosen or 'not called'}{costs}"
+        kernels = self._site.table_kernels.says
+        return f"{chosen or 'not called'}{costs}" + (f"; {kernels}" if kernels else "")
 
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Run with the ports at `placement`."""
@@ -64,7 +67,7 @@ class Auto:
             self.tally.moved += 1
             self._meet(key, placement, stream)
             return
-        if key == self._last:
+        if key == self._last_key:
             self._chosen[AS_IT_WAS] += 1
         else:
             self._chosen[READY] += 1
@@ -73,53 +76,72 @@ class Auto:
         self.tally.updates += graph.move(placement)  # addresses that no node touches move too
         self._run(graph, key, placement, stream)
 
-    def _run(self, graph: Launchable, key: Placement, placement: Placement, stream: Stream) -> None:
-        self._last, self._last_graph, self._last_placement = key, graph, placement
+    def _run(self, graph: Movable, key: Placement, placement: Placement, stream: Stream) -> None:
+        self._last_key, self._last_graph, self._last_placement = key, graph, placement
         graph.launch_on(stream)
 
-    def _ready(self, key: Placement) -> Launchable | None:
+    def _ready(self, key: Placement) -> Movable | None:
         """Return the graph for these addresses."""
         if key in self._settled:
             graph, _ = self._settled[key]
             self._settled[key] = graph, self.tally.launches
             return graph
-        if key == self._mover_key:
-            return self._mover
+        for mover in self._movers.values():
+            if mover.key == key:
+                return mover.graph
         return self._site.graph if key == self._home_key else None
 
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
         self._last_placement = None  # a move that fails leaves no graph for it
-        if self._mover is not None and self._reckoning.follows(Way.UPDATE):
-            self.tally.updates += self._mover.move(placement)
-            self._chosen[UPDATED] += 1
-            self._mover_key = key
-            self._run(self._mover, key, placement, stream)
+        way = self._reckoning.by_habit()
+        if way is not None and (mover := self._movers.get(way)) is not None:
+            self.tally.updates += mover.move(key, placement)
+            self._chosen[way.value] += 1
+            self._run(mover.graph, key, placement, stream)
             return
-        if self._costs is None:
-            self._costs = measured(self._site, stream, self._site.graph.build_seconds)
         costs = self._costs
-        way = self._reckoning.way(key, lambda: self._prices(placement, costs))
-        graph = None
-        if way is Way.BUILD:
+        if costs is None:
+            costs = self._costs = measured(self._site, stream, self._site.graph.build_seconds)
+        if way is None:
+            way = self._reckoning.way(key, self._prices(placement, costs))
+        self._go(way, key, placement, stream, costs)
+
+    def _go(
+        self, way: Way, key: Placement, placement: Placement, stream: Stream, costs: Costs
+    ) -> None:
+        start = perf_counter()
+        nodes = 0
+        graph: Movable | None = None
+        if (mover := self._movers.get(way)) is not None:
+            graph, nodes = mover.graph, mover.move(key, placement)
+            self.tally.updates += nodes
+        elif way is Way.BUILD:
             graph = self._settle(key, placement, costs)
-        elif way is Way.BUILD_MOVER:
-            graph = self._mover = self._build(placement, costs)
-            self._mover_key = key if graph is not None else None
-        elif way is Way.UPDATE and self._mover is not None:
-            graph = self._moved(self._mover, placement, costs)
-            self._mover_key = key
+        elif way is not Way.COPY:
+            graph = self._new_mover(MOVED_BY[way], key, placement, costs)
         if graph is None:
             self._copy(placement, stream, costs)
             return
         self._chosen[way.value] += 1
         self._run(graph, key, placement, stream)
+        if way is Way.UPDATE:
+            costs.learn_update(perf_counter() - start, nodes)
+        elif way is Way.TABLE:
+            costs.learn_table(perf_counter() - start, nodes)
 
     def _prices(self, placement: Placement, costs: Costs) -> Prices:
+        kernels, site, movers = self._site.table_kernels, self._site, self._movers
+        if self._reckoning.lost.get(Way.TABLE, 0.0) > costs.build / 2:
+            kernels.begin()
         copying = sum(map(costs.copying, self._home.sizes(placement)))
-        mover = self._mover if self._mover is not None else self._site.graph
-        updating = costs.update * mover.nodes_to_move(placement)
-        return Prices(copying, updating, costs.build, has_mover=self._mover is not None)
+        mover, table = (movers.get(way) for way in BUILDING)
+        updated = site.graph if mover is None else mover.graph
+        moving = {Way.UPDATE: costs.update * updated.nodes_to_move(placement)}
+        if not kernels.failed:
+            nodes = 0 if table is None else table.graph.nodes_to_move(placement)
+            moving[Way.TABLE] = costs.table + READ * site.graph.nodes + costs.update * nodes
+        return Prices(copying, moving, costs.build, frozenset(movers))
 
     def _settle(self, key: Placement, placement: Placement, costs: Costs) -> Launchable | None:
         """Return a graph that is for these addresses from now on, where there is one to be had."""
@@ -131,7 +153,8 @@ class Auto:
             held, used = self._settled[oldest]
             if self.tally.launches - used > UNUSED:
                 del self._settled[oldest]
-                graph = self._moved(held, placement, costs)
+                graph = held
+                self.tally.updates += held.move(placement)
         if graph is not None:
             self._settled[key] = graph, self.tally.launches
         return graph
@@ -142,20 +165,47 @@ class Auto:
         if graph is None:
             self._kept = len(self._settled)
             return None
-        costs.learn_build(graph.build_seconds)
-        self.tally.builds += 1
+        self._learn_build(graph, costs)
         return graph
 
-    def _moved(self, graph: Launchable, placement: Placement, costs: Costs) -> Launchable:
-        refused = len(graph.refusals)
-        start = time.perf_counter()
-        nodes = graph.move(placement)
-        if len(graph.refusals) == refused:
-            costs.learn_update(time.perf_counter() - start, nodes)
-        self.tally.updates += nodes
+    def _new_mover(
+        self, way: Way, key: Placement, placement: Placement, costs: Costs
+    ) -> Movable | None:
+        """Return a graph that moves to whatever comes, if there is one to be had now."""
+        graph: Movable | None = None
+        if way is Way.UPDATE:
+            graph = self._build(placement, costs)
+        elif self._site.table_kernels.are_ready:
+            graph = if_room(self._site, lambda: Tabled(self._site))
+            if graph is not None:
+                self._learn_build(graph, costs)
+        if graph is not None:
+            self._movers[way] = mover = _Mover(graph)
+            mover.move(key, placement)
         return graph
+
+    def _learn_build(self, graph: Movable, costs: Costs) -> None:
+        costs.learn_build(graph.build_seconds)
+        self.tally.builds += 1
 
     def _copy(self, placement: Placement, stream: Stream, costs: Costs) -> None:
         self._chosen[Way.COPY.value] += 1
-        self._last = self._home_key
-        costs.learn_copy(*self._home.run(self._site.graph, placement, stream))
+        self._last_key = self._home_key
+        costs.learn_copy(self._home.run(self._site.graph, placement, stream))
+
+
+class _Mover:
+    """A graph that moves to whatever comes, and the addresses that it is for now."""
+
+    __slots__ = ("graph", "key")
+
+    def __init__(self, graph: Movable) -> None:
+        self.graph = graph
+        self.key: Placement | None = None
+
+    def move(self, key: Placement, placement: Placement) -> int:
+        """Move it; return how many nodes that changed."""
+        self.key = None  # where that fails midway
+        nodes = self.graph.move(placement)
+        self.key = key
+        return nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TypeVar
 
 from hlo2graph.backends.cuda.budget import BUDGET
 from hlo2graph.backends.cuda.driver import is_out_of_memory
@@ -14,6 +15,8 @@ from hlo2graph.backends.cuda.ports import Placement
 from hlo2graph.errors import BackendError
 
 KEPT = 8  # graphs
+
+T = TypeVar("T")
 
 
 class Cache:
@@ -68,14 +71,19 @@ class Cache:
 
 
 def build_if_room(site: Site, placement: Placement) -> Launchable | None:
-    """Return a graph for `placement`, or None where there is no room for another one.
+    """Return a graph for `placement`, or None where there is no room for another one."""
+    return if_room(site, lambda: site.build(placement))
+
+
+def if_room(site: Site, build: Callable[[], T]) -> T | None:
+    """Return what `build` does, a graph like the site's, or None where there is no room for it.
 
     Neither the GPU nor the process's budget may have any.
     """
     if not BUDGET.has_room(site.graph.size, site.graph.holder):
         return None
     try:
-        return site.build(placement)
+        return build()
     except BackendError as error:
         if not is_out_of_memory(error):
             raise

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Sequence
 from time import perf_counter
+from typing import NamedTuple
 
-from hlo2graph.backends.cuda.copier import Batch, Loose
+from hlo2graph.backends.cuda.copier import Crossing
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
-from hlo2graph.backends.cuda.route import Move
 
-KEPT = 64  # placements whose copies are kept ready
+KEPT = 64  # sets of ports whose copies are kept ready
 
 
 class Copy:
@@ -41,68 +41,80 @@ class Copy:
             self._home.run(graph, placement, stream)
 
 
+class Seconds(NamedTuple):
+    """What one run took the host: `copies` are those in and out, of which there are `sets`."""
+
+    copies: float
+    launch: float
+    sets: int
+
+
 class Home:
-    """Runs at home for ports elsewhere; the copies of a placement that comes again are kept ready.
+    """Runs at home for ports elsewhere; the copies of ports that moved together are kept ready.
 
     `tally` counts them.
     """
 
     def __init__(self, site: Site, tally: Tally | None = None) -> None:
         self._site = site
-        self._ready: OrderedDict[Placement, tuple[Batch, Batch] | None] = OrderedDict()
+        self._ready: dict[tuple[int, ...], _Crossings] = {}
+        self._last: Placement | None = None
+        self._between: tuple[Crossing, Crossing] | None = None  # home and that one
         self.tally = tally or Tally()
 
-    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> tuple[float, int]:
-        """Enqueue the copies in, a run of `graph` at home and the copies out.
-
-        Return the host's seconds for the copies, and how many sets of them there were.
-        """
+    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> Seconds:
+        """Enqueue the copies in, a run of `graph` at home and the copies out."""
         start = perf_counter()
         graph.move(self._site.home)
-        inward, outward = self._copies(placement)
-        inward(stream)
+        into, from_ = self._aimed(placement)
+        into(stream)
         copied = perf_counter()
         graph.launch_on(stream)
         launched = perf_counter()
-        outward(stream)
-        self.tally.copies += inward.count + outward.count
-        self.tally.copied += inward.size + outward.size
-        sets = bool(inward.count) + bool(outward.count)
-        return perf_counter() - launched + copied - start, sets
+        from_(stream)
+        self.tally.copies += into.count + from_.count
+        self.tally.copied += into.size + from_.size
+        sets = bool(into.count) + bool(from_.count)
+        return Seconds(perf_counter() - launched + copied - start, launched - copied, sets)
 
     def sizes(self, placement: Placement) -> tuple[int, int]:
         """Return the bytes that a run copies in and out."""
-        inward = outward = 0
-        for port, home, at in zip(self._site.ports, self._site.home, placement, strict=True):
-            if home != at:
-                inward += port.size * (port.input is not None)
-                outward += port.size * port.is_written
-        return inward, outward
+        crossings = self._crossings(placement)
+        return crossings.into.size, crossings.from_.size
 
-    def _copies(self, placement: Placement) -> tuple[Batch | Loose, Batch | Loose]:
-        """Return the copies before and after a run: made ready from the second time on."""
-        if (ready := self._ready.get(placement)) is not None:
-            return ready
-        inward, outward = self._moves(placement)
-        if placement not in self._ready:
-            self._ready[placement] = None
-            if len(self._ready) > KEPT:
-                self._ready.popitem(last=False)
-        else:
-            batches = self._site.copier.batch(inward), self._site.copier.batch(outward)
-            if batches[0] is not None and batches[1] is not None:
-                self._ready[placement] = ready = batches[0], batches[1]
-                return ready
-        return Loose(self._site.copier, inward), Loose(self._site.copier, outward)
+    def _aimed(self, placement: Placement) -> tuple[Crossing, Crossing]:
+        if self._between is None or placement is not self._last:
+            found = self._crossings(placement)
+            self._last, self._between = placement, (found.into, found.from_)
+            found.into.aim([placement[k] for k in found.read])
+            found.from_.aim([placement[k] for k in found.written])
+        return self._between
 
-    def _moves(self, placement: Placement) -> tuple[list[Move], list[Move]]:
-        """Return the copies before and after a run."""
-        inward, outward = [], []
-        for port, home, at in zip(self._site.ports, self._site.home, placement, strict=True):
-            if home == at:
-                continue
-            if port.input is not None:
-                inward.append(Move(at, home, port.size))
-            if port.is_written:
-                outward.append(Move(home, at, port.size))
-        return inward, outward
+    def _crossings(self, placement: Placement) -> _Crossings:
+        home = self._site.home
+        moved = tuple([k for k, at in enumerate(placement) if at != home[k]])
+        found = self._ready.get(moved)
+        if found is None:
+            if len(self._ready) >= KEPT:
+                self._ready.clear()
+            found = self._ready[moved] = self._made(moved)
+        return found
+
+    def _made(self, moved: Sequence[int]) -> _Crossings:
+        ports, home, crossing = self._site.ports, self._site.home, self._site.copier.crossing
+        read = tuple(k for k in moved if ports[k].input is not None)
+        written = tuple(k for k in moved if ports[k].is_written)
+        into, from_ = (
+            crossing([home[k] for k in ks], [ports[k].size for k in ks], inward=inward)
+            for ks, inward in ((read, True), (written, False))
+        )
+        return _Crossings(read, written, into, from_)
+
+
+class _Crossings(NamedTuple):
+    """The copies before and after a run, and the ports that they are for."""
+
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+    into: Crossing
+    from_: Crossing

@@ -1,4 +1,8 @@
-"""What moves cost here, measured as they are made."""
+"""What moves cost here, measured as they are made.
+
+All but the copies of large arrays is the host's time: by when it has launched a graph, the device
+has done what was enqueued before.
+"""
 
 from __future__ import annotations
 
@@ -7,75 +11,86 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
+from hlo2graph.backends.cuda.pointers.copy import Seconds
 from hlo2graph.backends.cuda.pointers.strategy import Site
-from hlo2graph.backends.cuda.route import Move
+from hlo2graph.backends.cuda.pointers.table import Cells
 
-SAMPLE = 1 << 22  # bytes of the copy that shows what a byte costs
-SMALL = 256
-ROUNDS = 8
-FIRST_UPDATE = 1e-6  # seconds a node, until some were updated
+SAMPLE = 1 << 22  # bytes of a copy that shows what a byte costs
+AT_ONCE = 16  # such copies in one launch: the device takes longer than the host
+SMALL, ROUNDS = 256, 8
+FIRST_UPDATE = 2e-6  # seconds a node, until some were updated
 WEIGHT = 0.2  # of a new measurement against those before
-ON_DEVICE = 2e-6  # seconds that a small copy takes there, which a run waits for
+READ = 5e-8  # seconds that a node takes longer where it reads addresses from a table
 
 
 @dataclass(slots=True)
 class Costs:
-    """Seconds: of copying at once, and of each byte, of a node's update, of building a graph."""
+    """Seconds: of copies at once, of each byte, of a node's update, of a table, of a new graph."""
 
     copy: float
     byte: float
-    update: float
+    table: float
     build: float
+    update: float = FIRST_UPDATE
+    launch: float = 0.0  # of a graph, moved or not
 
     def copying(self, size: int) -> float:
-        """Return what a launch costs that copies so many bytes; the device's time is in it.
-
-        A run waits for that.
-        """
+        """Return what a launch costs that copies so many bytes."""
         return self.copy + self.byte * size if size else 0.0
 
     def __str__(self) -> str:
         return (
             f"{self.update * 1e6:.2f} us to update a node, {self.copy * 1e6:.2f} us and "
-            f"{self.byte * 1e12:.2f} us a MB to copy, {self.build * 1e6:.0f} us to build a graph"
+            f"{self.byte * 1e12:.2f} us a MB to copy, {self.table * 1e6:.2f} us to write a table, "
+            f"{self.build * 1e6:.0f} us to build a graph"
         )
 
     def learn_update(self, seconds: float, nodes: int) -> None:
-        """Take a measured move of so many nodes into account."""
+        """Take into account what a launch took, so many nodes of which had to be moved."""
         if nodes:
-            self.update += WEIGHT * (seconds / nodes - self.update)
+            self.update += WEIGHT * (self._beyond_launch(seconds) / nodes - self.update)
 
-    def learn_copy(self, seconds: float, launches: int) -> None:
-        """Take into account what launches of copies took the host."""
-        if launches:
-            self.copy += WEIGHT * (seconds / launches + ON_DEVICE - self.copy)
+    def learn_table(self, seconds: float, nodes: int) -> None:
+        """Take into account what a launch took that wrote a table, and had to move nodes too."""
+        self.table += WEIGHT * (self._beyond_launch(seconds) - self.update * nodes - self.table)
+
+    def learn_copy(self, found: Seconds) -> None:
+        """Take into account what a run with copies took."""
+        self.launch += (WEIGHT if self.launch else 1.0) * (found.launch - self.launch)
+        if found.sets:
+            self.copy += WEIGHT * (found.copies / found.sets - self.copy)
 
     def learn_build(self, seconds: float) -> None:
         """Take a measured instantiation into account."""
         self.build += WEIGHT * (seconds - self.build)
 
+    def _beyond_launch(self, seconds: float) -> float:
+        return max(0.0, seconds - self.launch)
+
 
 def measured(site: Site, stream: Stream, build: float) -> Costs:
     """Measure copies on `stream`, which this waits for; `build` is what a graph took to build."""
     scratch = DeviceMemory(2 * SAMPLE, "allocating memory to time copies")
-    start = scratch.address
-
-    def copies(size: int) -> float:
-        moves = [Move(start, start + SAMPLE, size)] * ROUNDS
-
-        def go() -> None:
-            for move in moves:
-                site.copier([move], stream)
-            stream.synchronize("timing copies")
-
-        go()
-        return _seconds(go) / ROUNDS
-
-    small, large = copies(SMALL), copies(SAMPLE)
-    return Costs(small, max(0.0, large - small) / SAMPLE, FIRST_UPDATE, build)
+    start, end = scratch.address, scratch.address + SAMPLE
+    small, large = (
+        site.copier.crossing([end] * count, [size] * count, inward=True)
+        for count, size in ((1, SMALL), (AT_ONCE, SAMPLE))
+    )
+    cells, home = Cells(len(site.ports)), site.home
+    small.aim([start])
+    large.aim([start] * AT_ONCE)
+    copy = _seconds(lambda: small(stream), ROUNDS, stream)
+    at_once = _seconds(lambda: large(stream), 1, stream)
+    table = _seconds(lambda: cells.write(home, stream), ROUNDS, stream)
+    return Costs(copy, max(0.0, at_once - copy) / (AT_ONCE * SAMPLE), table, build)
 
 
-def _seconds(do: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _seconds(do: Callable[[], object], times: int, stream: Stream) -> float:
+    """Return what one of so many takes, from when the first is enqueued until all have run."""
     do()
-    return time.perf_counter() - start
+    stream.synchronize("timing copies")
+    start = time.perf_counter()
+    for _ in range(times):
+        do()
+    stream.synchronize("timing copies")
+    return (time.perf_counter() - start) / times

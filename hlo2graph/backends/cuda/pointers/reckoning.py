@@ -4,9 +4,9 @@ What costs more once and less later is done when going without has cost as much,
 chosen costs at most twice what knowing the future would have cost:
 
 - a graph of their own is built for addresses that have cost that much in copies and updates;
-- the mover, a graph that is updated to whatever comes, is built when copies have cost that much
-  more than updates would have;
-- addresses that come call after call get the mover when their copies have cost an update.
+- the mover, a graph that is updated to whatever comes, is built when going without has cost that
+  much more than updates would have; so is the one whose kernels read addresses from a table;
+- addresses that come call after call get one of these when their copies have cost a move of it.
 
 Reckoning takes time too: the more often in a row it ended the same way, the more calls go that way
 without it.
@@ -15,7 +15,7 @@ without it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -30,18 +30,27 @@ class Way(Enum):
 
     COPY = "copied"
     UPDATE = "updated"  # the mover
+    TABLE = "by table"
     BUILD = "built"  # a graph for these addresses
     BUILD_MOVER = "mover built"
+    BUILD_TABLE = "table built"
+
+
+BUILDING = {Way.UPDATE: Way.BUILD_MOVER, Way.TABLE: Way.BUILD_TABLE}
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Seconds, for one call: by copies, by an update of the mover; and to build a graph."""
+    """Seconds, for one call: by copies, by moving each graph that moves; and to build a graph.
+
+    `moving` are UPDATE and TABLE, as far as there are such graphs or could be; `there` those that
+    are.
+    """
 
     copying: float
-    updating: float
+    moving: Mapping[Way, float]
     building: float
-    has_mover: bool
+    there: frozenset[Way]
 
 
 @dataclass(slots=True)
@@ -49,52 +58,56 @@ class Reckoning:
     """Adds up what was paid."""
 
     paid: OrderedDict[Placement, float] = field(default_factory=OrderedDict)
-    lost: float = 0.0  # what copies have cost more than updates would have, without a mover
+    lost: dict[Way, float] = field(default_factory=dict)  # for want of a graph that moves so
     streak: float = 0.0  # what copies have cost for the same addresses, call after call
     streak_of: Placement | None = None
     habit: Way = Way.COPY
     left: int = 0  # calls that follow the habit
     skipped: int = 0  # calls that followed it since the last reckoning
 
-    def follows(self, habit: Way) -> bool:
-        """Tell whether this call goes this way by habit, and count it if so."""
-        if self.left and self.habit is habit:
-            self.left -= 1
-            self.skipped += 1
-            return True
-        return False
+    def by_habit(self) -> Way | None:
+        """Return how to meet addresses without reckoning, if that may be; this counts the call."""
+        if not self.left:
+            return None
+        self.left -= 1
+        self.skipped += 1
+        return self.habit
 
-    def way(self, key: Placement, prices: Callable[[], Prices]) -> Way:
-        """Return how to meet `key`; `prices` is asked only if needed."""
-        if self.left:
-            self.left -= 1
-            self.skipped += 1
-            return self.habit
-        calls, chosen = self.skipped + 1, self._cheapest(key, prices(), self.skipped + 1)
-        lasts = chosen == self.habit and chosen in (Way.COPY, Way.UPDATE)
+    def way(self, key: Placement, prices: Prices) -> Way:
+        """Return how to meet `key`."""
+        calls = self.skipped + 1
+        chosen = self._cheapest(key, prices, calls)
+        lasts = chosen is self.habit and chosen in (Way.COPY, *BUILDING)
         self.left = min(2 * calls - 1, LONGEST_HABIT) if lasts else 0
         self.habit, self.skipped = chosen, 0
         return chosen
 
     def _cheapest(self, key: Placement, prices: Prices, calls: int) -> Way:
         """Choose, once for `calls` calls: all taken to be for `key` if it came before."""
-        copying, updating = prices.copying, prices.updating
-        once = min(copying, updating) if prices.has_mover else copying
-        paid = once + (self.paid.pop(key) + once * (calls - 1) if key in self.paid else 0.0)
+        copying, there = prices.copying, [way for way in BUILDING if way in prices.there]
+        moving = min(there, key=lambda way: prices.moving[way], default=None)
+        best = copying if moving is None else min(copying, prices.moving[moving])
+        paid = best + (self.paid.pop(key) + best * (calls - 1) if key in self.paid else 0.0)
         if paid > prices.building:
             return Way.BUILD
         self.paid[key] = paid
         if len(self.paid) > REMEMBERED:
             self.paid.popitem(last=False)
-        if not prices.has_mover:
-            self.lost = max(0.0, self.lost + (copying - updating) * calls)
-            if self.lost <= prices.building:
-                return Way.COPY
-            self.lost = 0.0
-            return Way.BUILD_MOVER
-        if updating <= copying:
-            return Way.UPDATE
+        for way, price in prices.moving.items():
+            if way not in prices.there and self._is_worth(way, (best - price) * calls, prices):
+                return BUILDING[way]
+        if moving is None:
+            return Way.COPY
+        if prices.moving[moving] <= copying:
+            return moving
         if key != self.streak_of:
             self.streak_of, self.streak = key, -copying * (calls - 1)
         self.streak += copying * calls
-        return Way.UPDATE if self.streak > updating else Way.COPY
+        return moving if self.streak > prices.moving[moving] else Way.COPY
+
+    def _is_worth(self, way: Way, lost: float, prices: Prices) -> bool:
+        self.lost[way] = max(0.0, self.lost.get(way, 0.0) + lost)
+        if self.lost[way] <= prices.building:
+            return False
+        self.lost[way] = 0.0
+        return True

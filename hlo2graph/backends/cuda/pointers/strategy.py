@@ -37,13 +37,68 @@ class Tally:
         return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n) or "not called"
 
 
+class Movable(Protocol):
+    """What runs for ports at one placement, and may be moved to another: a graph is."""
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why graphs were instantiated anew."""
+        ...
+
+    @property
+    def build_seconds(self) -> float:
+        """What building it took."""
+        ...
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where its ports lie; None after a move that failed midway."""
+        ...
+
+    def launch_on(self, stream: Stream) -> None:
+        """Enqueue a run on `stream`."""
+        ...
+
+    def nodes_to_move(self, placement: Placement) -> int:
+        """Return how many nodes and lone thunks hold an address that `placement` changes."""
+        ...
+
+    def move(self, placement: Placement) -> int:
+        """Let the ports lie at `placement` from the next run on; return how many nodes changed."""
+        ...
+
+
+class Beside(Protocol):
+    """Kernels that read a table, which can be compiled on a thread beside the calls."""
+
+    @property
+    def says(self) -> str:
+        """What compiling them took, or why there are none; nothing before it has ended."""
+        ...
+
+    @property
+    def are_ready(self) -> bool:
+        """They are compiled."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """They cannot be compiled here."""
+        ...
+
+    def begin(self) -> None:
+        """Begin to compile them, if nobody has."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """What a strategy works on: one instance's ports and graph.
 
     `home` is where the instance's own memory for the ports is. `graph` was built for it; a
     strategy may move it. `build` instantiates another one over the same memory;
-    `build_with_table` one whose kernels read the ports' addresses from a table at that address.
+    `build_with_table` one whose kernels, `table_kernels`, read the ports' addresses from a table at
+    that address: it compiles them if they are not there.
     """
 
     ports: tuple[Port, ...]
@@ -51,6 +106,7 @@ class Site:
     graph: Launchable
     build: Callable[[Placement], Launchable]
     build_with_table: Callable[[int], Launchable]
+    table_kernels: Beside
     copier: Copier
 
 

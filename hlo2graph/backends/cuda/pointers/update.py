@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo2graph.backends.cuda.memory import Stream
-from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
+from hlo2graph.backends.cuda.pointers.strategy import Movable, Site, Tally
 from hlo2graph.backends.cuda.ports import Placement
 
 
@@ -13,8 +13,8 @@ class Update:
     name = "update"
 
     def __init__(self, site: Site) -> None:
-        self._graph = site.graph
-        self.tally = Tally(notes=site.graph.refusals)
+        self._graph = self._movable(site)
+        self.tally = Tally(notes=self._graph.refusals)
 
     @property
     def says(self) -> str:
@@ -22,10 +22,13 @@ class Update:
         return str(self.tally)
 
     def launch(self, placement: Placement, stream: Stream) -> None:
-        """Update what moved, and run."""
+        """Move what runs where anything moved, and run."""
         tally, graph = self.tally, self._graph
         tally.launches += 1
         if placement != graph.placement:
             tally.moved += 1
             tally.updates += graph.move(placement)
         graph.launch_on(stream)
+
+    def _movable(self, site: Site) -> Movable:
+        return site.graph
