@@ -203,6 +203,12 @@ PROGRAMS: dict[str, str] = LAYOUTS | {
         "index_vector_dim=1",
         "add",
     ),
+    "topk-doubles": module(
+        "x = f64[2,90] parameter(0) ROOT r = (f64[2,7], s32[2,7]) topk(x), k=7, largest=false"
+    ),
+    "topk-of-a-long-row": module(
+        "x = s8[1,8300] parameter(0) ROOT r = (s8[1,70], s32[1,70]) topk(x), k=70, largest=true"
+    ),
     "topk-few-halves": module(
         "x = f16[3,900] parameter(0) ROOT r = (f16[3,2], s32[3,2]) topk(x), k=2, largest=true"
     ),

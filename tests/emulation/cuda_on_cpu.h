@@ -158,6 +158,16 @@ inline unsigned __ballot_sync(unsigned, bool chosen) {
   emulated::yield();
   return found;
 }
+inline int __reduce_add_sync(unsigned, int x) {
+  const unsigned me = emulated::block.current, first = me / 32 * 32;
+  emulated::block.exchange[me] = (unsigned)x;
+  emulated::yield();
+  unsigned found = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    found += (unsigned)emulated::block.exchange[first + lane];
+  emulated::yield();
+  return (int)found;
+}
 template <class T>
 inline T __shfl_down_sync(unsigned, T value, unsigned delta, int width = 32) {
   unsigned me = emulated::block.current;

@@ -10,6 +10,7 @@
 #include "cooperate.cuh"
 #include "mma.cuh"
 #include "sort.cuh"
+#include "top.cuh"
 #include "fft.cuh"
 #include "factor.cuh"
 #include "branch.cuh"

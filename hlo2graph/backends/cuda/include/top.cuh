@@ -1,0 +1,102 @@
+// The largest elements of a row, by a block.
+#pragma once
+
+#include "cooperate.cuh"
+#include "elementwise.cuh"
+
+namespace hlo {
+
+// An unsigned number that is the larger, the later an element is in the total order.
+template <class T> __device__ inline auto order_key(T x) {
+  const auto place = total_order(x);
+  const bool is_signed = IsSigned<decltype(total_order(x))>::value;
+  if constexpr (sizeof(place) > 4) return (u64)place ^ (is_signed ? 1ull << 63 : 0ull);
+  else return (u32)(s64)place ^ (is_signed ? 1u << 31 : 0u);
+}
+
+// The sum over all threads of a block, for each of them, with one barrier: the next call takes the
+// other row of `parts`.
+template <int Threads> __device__ inline int sum_of(int mine, int (*parts)[Threads / 32], int& turn) {
+  const int lane = threadIdx.x % 32, here = __reduce_add_sync(0xffffffffu, mine);
+  turn = 1 - turn;
+  if (lane == 0) parts[turn][threadIdx.x / 32] = here;
+  __syncthreads();
+  return __reduce_add_sync(0xffffffffu, lane < Threads / 32 ? parts[turn][lane] : 0);
+}
+
+// Call put(rank, at) for each of the K elements of a row with the largest keys; of equals, the first
+// ones. key(at) gives the key of an element. A thread has Each elements in its registers, or, where
+// that is 0, looks at some again and again.
+//
+// The K-th largest key is found from its highest bit on: a bit is set if at least K keys are as large
+// then. Once these are K, no more need be known. Where some keys are equal to the K-th, as many as
+// belong to the K are told by where they stand, found in the same way.
+template <int Threads, int Each, int K, class Index, class Key, class Put>
+__device__ inline void take_largest(Index length, const Key& key, const Put& put) {
+  typedef decltype(key((Index)0)) Bits;
+  __shared__ int parts[2][Threads / 32], taken;
+  __shared__ Bits largest[K];
+  __shared__ Index places[K];
+  Bits held[Each > 0 ? Each : 1];
+#pragma unroll
+  for (int e = 0; e < Each; ++e) {
+    const Index at = threadIdx.x + e * Threads;
+    held[e] = at < length ? key(at) : (Bits)0;
+  }
+  const auto each = [&](const auto& visit) {
+    if constexpr (Each > 0) {
+#pragma unroll
+      for (int e = 0; e < Each; ++e) visit(held[e], (Index)threadIdx.x + e * Threads);
+    } else {
+#pragma unroll 4
+      for (Index at = threadIdx.x; at < length; at += Threads) visit(key(at), at);
+    }
+  };
+  int turn = 0;
+  const auto count = [&](const auto& belongs) {
+    int mine = 0;
+    each([&](Bits bits, Index at) { mine += belongs(bits, at) ? 1 : 0; });
+    if (Each == 0) mine = mine <= K ? mine : K + 1;  // or the sum may be larger than an int
+    return sum_of<Threads>(mine, parts, turn);
+  };
+  if (threadIdx.x == 0) taken = 0;
+
+  // What fills up the last threads' registers has the key 0, which no `next` has.
+  Bits least = 0;
+  bool found = false;
+  for (Bits bit = (Bits)1 << (8 * sizeof(Bits) - 1); bit && !found; bit >>= 1) {
+    const Bits next = least | bit;
+    const int total = count([=](Bits bits, Index) { return bits >= next; });
+    if (total >= K) least = next;
+    found = total == K;
+  }
+  if (found) least -= 1;
+  Index end = 0;
+  for (int k = 8 * sizeof(Index) - 2; k >= 0 && !found; --k) {
+    const Index next = end | (Index)1 << k;
+    if (next > length) continue;
+    const int total =
+        count([=](Bits bits, Index at) { return bits > least || (bits == least && at < next); });
+    if (total <= K) end = next;
+    found = total == K;
+  }
+  each([&](Bits bits, Index at) {
+    if (bits > least || (bits == least && at < end)) {
+      const int slot = atomicAdd(&taken, 1);
+      largest[slot] = bits;
+      places[slot] = at;
+    }
+  });
+  __syncthreads();
+  for (int slot = threadIdx.x; slot < K; slot += Threads) {
+    const Bits mine = largest[slot];
+    const Index at = places[slot];
+    int rank = 0;
+#pragma unroll 8
+    for (int k = 0; k < K; ++k)
+      rank += largest[k] > mine || (largest[k] == mine && places[k] < at) ? 1 : 0;
+    put(rank, at);
+  }
+}
+
+}  // namespace hlo
