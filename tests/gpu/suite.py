@@ -6,7 +6,8 @@ Each DIR holds NAME.hlo files, for each perhaps a NAME.npz of arg0.. and out0...
 
     tests        this folder's pytest
     correctness  every program, three ways, against known results or the host: correctness.json
-    sanitizers   programs of the first DIR under memcheck, initcheck and racecheck, one file each
+    sanitizers   programs of the first DIR under memcheck, initcheck and racecheck, one file each;
+                 what fails beside others is run again by itself, see while_node.py
     soak         10,000 calls with arrays that move, under memcheck: soak.json
     timings      programs of the first DIR that have known results: timings.json
 
@@ -25,6 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -135,11 +137,18 @@ def sanitizers(paths: list[Path], given: argparse.Namespace) -> int:
 
     def run(case: tuple[str, Path, str]) -> dict:
         tool, path, fuse = case
-        prefix = [program, "--tool", tool, "--error-exitcode", str(FOUND)]
+        prefix = under(program, tool)
         return alone("plain", path, given, prefix=prefix, fuse=fuse, precision="highest")
 
     with ThreadPoolExecutor(given.jobs) as pool:
+        bare = pool.map(partial(bare_loop, program), given.tools)
         found = list(pool.map(run, cases))
+    # With several processes on the GPU the tools make a WHILE node fail, even a bare one.
+    for tool, holds in zip(given.tools, bare, strict=True):
+        print(f"{tool}, beside others: a bare WHILE node {'holds' if holds else 'FAILS'}")
+    for number, case in enumerate(cases):
+        if found[number]["status"] in ("crashed", "error"):
+            found[number] = {**run(case), "beside others": found[number]}
     for tool in given.tools:
         rows = [row for row, case in zip(found, cases, strict=True) if case[0] == tool]
         tell(tool, rows)
@@ -147,13 +156,23 @@ def sanitizers(paths: list[Path], given: argparse.Namespace) -> int:
     return sum(r["status"] not in ("ok", "refused") for r in found)
 
 
+def under(program: str, tool: str) -> list[str]:
+    return [program, "--tool", tool, "--error-exitcode", str(FOUND)]
+
+
+def bare_loop(program: str, tool: str) -> bool:
+    """Tell whether a WHILE node made without hlo2graph runs under a tool."""
+    command = [*under(program, tool), sys.executable, "-m", "tests.gpu.while_node"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False)
+    return done.returncode == 0
+
+
 def soak(given: argparse.Namespace) -> int:
     """Call with arrays that move, under memcheck; return 1 if anything was found."""
     if (program := sanitizer()) is None:
         return 0
-    command = [program, "--tool", "memcheck", "--error-exitcode", str(FOUND), sys.executable]
-    command += ["-m", "tests.gpu.soak", "--calls", str(given.calls)]
-    command += ["--out", str(given.out / "soak.json")]
+    command = [*under(program, "memcheck"), sys.executable, "-m", "tests.gpu.soak"]
+    command += [f"--calls={given.calls}", f"--out={given.out.resolve() / 'soak.json'}"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     print(f"soak under memcheck, exit code {done.returncode}:\n{done.stdout}{done.stderr}")
     return int(done.returncode != 0)
