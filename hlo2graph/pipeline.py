@@ -34,6 +34,7 @@ from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_choleskys import expand_choleskys
 from hlo2graph.passes.expand_inner_products import expand_inner_products
+from hlo2graph.passes.expand_normalizations import expand_normalizations
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
 from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
@@ -50,6 +51,7 @@ from hlo2graph.passes.part_dots import part_dots
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.sizes.settle_sizes import settle_sizes
+from hlo2graph.passes.split_convolutions import split_convolutions
 from hlo2graph.passes.split_reductions import split_reductions
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
@@ -75,9 +77,18 @@ EXPANSIONS: tuple[Pass, ...] = (settle_sizes, expand_scans, expand_sorts, expand
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": EXPANSIONS,
     "default": (
-        *(*EXPANSIONS, inline_calls, simplify, simplify_loops),
+        *(*EXPANSIONS, inline_calls, expand_normalizations, simplify, simplify_loops),
         *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
-        *(part_dots, own_inits, *SPLIT_LARGE, split_reductions, cut_dots, fuse, side_by_side),
+        *(
+            part_dots,
+            own_inits,
+            *SPLIT_LARGE,
+            split_convolutions,
+            split_reductions,
+            cut_dots,
+            fuse,
+            side_by_side,
+        ),
     ),
 }
 

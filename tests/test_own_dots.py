@@ -251,21 +251,6 @@ def test_the_compiler_hears_how_many_blocks_a_multiprocessor_gets():
     assert f"__launch_bounds__({source.threads}, 1)" in source.text
 
 
-def test_gradients_of_weights_keep_most_multiprocessors_busy():
-    plan = h2g.plan(
-        convolution(
-            "f32",
-            "8,30,30,64",
-            "8,28,28,64",
-            "3,3,64,64",
-            "window={size=28x28}, dim_labels=f01b_i01o->01bf",
-        ),
-        target="sm_90",
-    )
-    (source,) = kernels_of(plan).values()
-    assert source.grid[0] >= 100
-
-
 @pytest.mark.parametrize(
     "text",
     [

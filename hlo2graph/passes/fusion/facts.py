@@ -30,7 +30,8 @@ _SLOW_WEIGHT = 8
 _READ_WEIGHT = 3  # of a step of a short fold, which each reader reads anew, from the cache
 _FFT_WEIGHT = 4  # for each doubling of the length
 _SCATTER_BLOCKS = 1024  # each of which looks at all indices
-_DOT_TILE = 16  # results that share what is computed of an operand
+_MOVES = frozenset({"reshape", "reverse", "transpose"})  # that a convolution reads through
+_TILE = 16  # results that share what is computed of an operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,10 @@ def _folded(body: Body, instr: Instruction, number: int, share: float) -> float:
             return max(1, share) if number < len(instr.operands) // 2 else 1
         case "reduce-window" | "select-and-scatter":
             return prod(w.size for w in window_dims(instr))
-        case "dot":
-            return max(1, _products(body, instr) / _DOT_TILE)
+        case "convolution" if body[instr.operands[number]].opcode not in _MOVES:
+            return _products(body, instr)
+        case "dot" | "convolution":
+            return max(1, _products(body, instr) / _TILE)
         case _:
             return _products(body, instr)
 

@@ -31,7 +31,7 @@ FOUR = 4  # words of an access
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
 MOST_WARPS = 16  # of a multiprocessor, each thread with 128 registers
 MOST_SHARED = 96 * 1024
-BUSY = 0.7  # part of a device that at least has work, where the results are enough
+BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
 _Step: TypeAlias = tuple[Index, list[Expr]]  # of the sum, and tests that it is one
 

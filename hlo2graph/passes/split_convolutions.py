@@ -1,0 +1,115 @@
+"""Sum in two steps what a convolution sums up with most of the device idle.
+
+In and out: a Module of the same meaning; a machine may take the sums in another order. A kernel's
+gradient has few results, each a sum over all places of all images. Its input features, there the
+images, are cut into groups; a convolution of as many feature groups sums each, and a reduce the
+groups' sums. The kernel is laid out for that by a transpose, which the convolution reads through.
+
+The rule, all of it: there are fewer than BLOCKS tiles of TILE results squared, and each sum is of
+at least FEWEST_STEPS products. There are as many groups as fill BLOCKS, of LEAST_STEPS or more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hlo2graph.hlo import DTYPES, Attribute, Computation, DimLabels, Instruction, Module, Shape
+from hlo2graph.ops.expect import integer
+from hlo2graph.ops.own_dot import takes_tensor_cores
+from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.redraft import redraft
+from hlo2graph.passes.rules.values import add_filled, made
+from hlo2graph.passes.split_steps import Regions
+
+BLOCKS = 132  # that a large GPU runs at once
+TILE = 64
+FEWEST_STEPS = 2048
+LEAST_STEPS = 256
+WIDE = DTYPES["f32"]
+
+
+def split_convolutions(module: Module) -> Module:
+    """Return `module` with convolutions of few results and long sums taken apart."""
+    regions = Regions(module)
+
+    def rewrite(draft: Draft) -> Computation:
+        for instr in [i for i in draft.instructions.values() if i.opcode == "convolution"]:
+            if draft.is_pure(instr) and (groups := _groups(draft, instr)) > 1:
+                _Split(draft, instr, groups).write(regions.named("add", WIDE))
+        return draft.done()
+
+    found = redraft(module, "convolution", rewrite)
+    if not regions.made:
+        return found
+    return replace(found, computations={**regions.made, **found.computations})
+
+
+def _labels(instr: Instruction) -> DimLabels:
+    held = instr.attrs["dim_labels"]
+    assert isinstance(held, DimLabels)
+    return held
+
+
+def _groups(draft: Draft, instr: Instruction) -> int:
+    """Return into how many groups the input features are cut; 1 leaves them whole."""
+    lhs, rhs = (draft.shape(name) for name in instr.operands)
+    out, labels = instr.shape, _labels(instr)
+    assert isinstance(out, Shape)
+    counts = [integer(instr, f"{kind}_group_count", 1) for kind in ("feature", "batch")]
+    settled = all(is_settled(shape) for shape in (lhs, rhs, out))
+    if counts != [1, 1] or not settled or not out.elements or not out.is_row_major:
+        return 1
+    if not takes_tensor_cores(instr, lhs, rhs):
+        return 1
+    columns = rhs.dims[labels.rhs.index("o")]
+    steps = rhs.elements // columns
+    tiles = -(-(out.elements // columns) // TILE) * -(-columns // TILE)
+    if steps < FEWEST_STEPS:
+        return 1
+    features = rhs.dims[labels.rhs.index("i")]
+    most = min(BLOCKS // tiles, steps // LEAST_STEPS)
+    return max((n for n in range(2, min(most, features) + 1) if features % n == 0), default=1)
+
+
+class _Split:
+    def __init__(self, draft: Draft, instr: Instruction, groups: int) -> None:
+        self.draft, self.instr, self.groups = draft, instr, groups
+        self.labels = _labels(instr)
+
+    def write(self, region: str) -> None:
+        """Put the sum of the groups' sums in the convolution's place."""
+        draft, instr, out = self.draft, self.instr, self.instr.shape
+        assert isinstance(out, Shape)
+        at = self.labels.out.index("f")
+        dims = list(out.dims)
+        dims[at] *= self.groups
+        attrs = {**instr.attrs, "feature_group_count": self.groups}
+        operands = (instr.operands[0], self._kernel())
+        parts = draft.add(instr, "convolution", Shape(WIDE, tuple(dims)), operands, attrs)
+        each = (*out.dims[:at], self.groups, *out.dims[at:])
+        parts = draft.add(instr, "reshape", Shape(WIDE, each), (parts,))
+        zero = add_filled(draft, instr, Shape(WIDE), np.zeros((), np.float32))
+        folded: dict[str, Attribute] = {"dimensions": (at,), "to_apply": region}
+        if out.dtype is WIDE:
+            draft.become(instr.name, made(instr, "reduce", (parts, zero), folded))
+            return
+        total = draft.add(instr, "reduce", replace(out, dtype=WIDE), (parts, zero), folded)
+        draft.become(instr.name, made(instr, "convert", (total,)))
+
+    def _kernel(self) -> str:
+        """Return the kernel with the groups of its input features among its output features."""
+        draft, instr, name = self.draft, self.instr, self.instr.operands[1]
+        shape, labels = draft.shape(name), self.labels.rhs
+        inner, outer = labels.index("i"), labels.index("o")
+        size = shape.dims[inner] // self.groups
+        cut = (*shape.dims[:inner], self.groups, size, *shape.dims[inner + 1 :])
+        name = draft.add(instr, "reshape", Shape(shape.dtype, cut), (name,))
+        order = [d for d in range(len(cut)) if d != inner]
+        order.insert(order.index(outer + (outer > inner)), inner)
+        turned = Shape(shape.dtype, tuple(cut[d] for d in order))
+        name = draft.add(instr, "transpose", turned, (name,), {"dimensions": tuple(order)})
+        joined = list(shape.dims)
+        joined[inner], joined[outer] = size, self.groups * shape.dims[outer]
+        return draft.add(instr, "reshape", Shape(shape.dtype, tuple(joined)), (name,))

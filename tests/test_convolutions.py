@@ -1,0 +1,223 @@
+"""Convolutions with staged operands, and gradients in two steps: emulated, against the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from needs import needs_gxx
+from ptxas import spilt
+
+import hlo2graph as h2g
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.arrays import random_inputs
+from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.passes.split_convolutions import split_convolutions
+from tests.emulation import EmulatedExecutable, Kernels
+
+LAST = "dim_labels=b01f_01io->b01f"
+FIRST = "dim_labels=bf01_oi01->bf01"
+GRADIENT = "dim_labels=f01b_i01o->01bf"
+SAME = "window={size=3x3 pad=1_1x1_1}"
+
+
+def convolution(lhs: str, rhs: str, result: str, attrs: str) -> str:
+    return (
+        f"HloModule m\nENTRY e {{ x = {lhs} parameter(0) k = {rhs} parameter(1) "
+        f"ROOT r = {result} convolution(x, k), {attrs} }}"
+    )
+
+
+STAGED = {
+    "features-last": convolution(
+        "f32[2,5,6,64]", "f32[3,3,64,40]", "f32[2,5,6,40]", f"{SAME}, {LAST}"
+    ),
+    "features-first": convolution(
+        "f32[2,16,6,8]", "f32[40,16,3,3]", "f32[2,40,6,8]", f"{SAME}, {FIRST}"
+    ),
+    "bf16": convolution("bf16[2,5,6,64]", "bf16[3,3,64,40]", "f32[2,5,6,40]", f"{SAME}, {LAST}"),
+    "f16-features-first": convolution(
+        "f16[2,16,6,8]", "f16[36,16,3,3]", "f16[2,36,6,8]", f"{SAME}, {FIRST}"
+    ),
+    "odd": convolution(
+        "f32[3,23,27]", "f32[5,27,29]", "f32[3,19,29]", "window={size=5}, dim_labels=b0f_0io->b0f"
+    ),
+    "gradient": convolution(
+        "f32[3,6,8,64]",
+        "f32[3,6,8,32]",
+        "f32[3,3,64,32]",
+        f"window={{size=6x8 pad=1_1x1_1}}, {GRADIENT}",
+    ),
+    "gradient-bf16": convolution(
+        "bf16[4,6,8,40]",
+        "bf16[4,6,8,24]",
+        "bf16[3,3,40,24]",
+        f"window={{size=6x8 pad=1_1x1_1}}, {GRADIENT}",
+    ),
+    "gradient-features-first": convolution(
+        "f32[4,40,7,7]",
+        "f32[4,36,7,7]",
+        "f32[1,1,40,36]",
+        "window={size=7x7}, dim_labels=fb01_io01->01bf",
+    ),
+    "gradient-of-strides": convolution(
+        "f32[6,33,9,9]",
+        "f32[6,36,5,5]",
+        "f32[3,3,33,36]",
+        "window={size=5x5 pad=1_1x1_1 rhs_dilate=2x2}, dim_labels=fb01_io01->01bf",
+    ),
+    "feature-groups": convolution(
+        "f32[2,5,6,96]",
+        "f32[3,3,48,64]",
+        "f32[2,5,6,64]",
+        f"{SAME}, {LAST}, feature_group_count=2",
+    ),
+    "batch-groups": convolution(
+        "f32[4,5,6,32]",
+        "f32[3,3,32,64]",
+        "f32[2,5,6,64]",
+        f"{SAME}, {LAST}, batch_group_count=2",
+    ),
+    "strided": convolution(
+        "f32[2,13,11,36]",
+        "f32[3,3,36,32]",
+        "f32[2,7,6,32]",
+        f"window={{size=3x3 stride=2x2 pad=1_1x1_1 rhs_reversal=1x1}}, {LAST}",
+    ),
+    "dilated": convolution(
+        "f32[2,5,6,36]",
+        "f32[3,3,36,32]",
+        "f32[2,10,12,32]",
+        f"window={{size=3x3 pad=1_2x1_2 lhs_dilate=2x2}}, {LAST}",
+    ),
+    "both-sides": """HloModule m
+fused { x = bf16[2,5,6,36] parameter(0) k = bf16[3,3,36,32] parameter(1) c = f32[32] parameter(2)
+  n = bf16[2,5,6,36] negate(x)
+  d = f32[2,5,6,32] convolution(n, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  b = f32[2,5,6,32] broadcast(c), dimensions={3} s = f32[2,5,6,32] add(d, b)
+  m = pred[2,5,6,32] compare(s, b), direction=GT
+  ROOT t = (f32[2,5,6,32], pred[2,5,6,32]) tuple(s, m) }
+ENTRY e { x = bf16[2,5,6,36] parameter(0) k = bf16[3,3,36,32] parameter(1) c = f32[32] parameter(2)
+  ROOT f = (f32[2,5,6,32], pred[2,5,6,32]) fusion(x, k, c), kind=kOutput, calls=fused }""",
+}
+LONG = {
+    "features-last": convolution(
+        "f32[4,23,24,32]",
+        "f32[4,23,24,32]",
+        "f32[3,3,32,32]",
+        f"window={{size=23x24 pad=1_1x1_1}}, {GRADIENT}",
+    ),
+    "features-first-bf16": convolution(
+        "bf16[12,40,14,14]",
+        "bf16[12,36,14,14]",
+        "bf16[1,1,40,36]",
+        "window={size=14x14}, dim_labels=fb01_io01->01bf",
+    ),
+}
+
+
+def planned(programs: dict[str, str], fuse: str):
+    plans = {name: h2g.plan(text, target="sm_90", fuse=fuse) for name, text in programs.items()}
+    return plans, Kernels(list(plans.values()), precise=False)
+
+
+@pytest.fixture(scope="module")
+def staged():
+    return planned(STAGED, "none")
+
+
+@pytest.fixture(scope="module")
+def in_steps():
+    return planned(LONG, "default")
+
+
+def agrees(plan, kernels) -> None:
+    arguments = random_inputs(plan.inputs, 0)
+    executable = EmulatedExecutable(plan, kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    assert same_bits(got, executable(*arguments)), "a barrier is missing"
+    kernels.run_backwards(False)
+    want = HostExecutable(plan)(*arguments)
+    for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
+        found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=True), bound.name)
+        assert found.ok, str(found)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", STAGED)
+def test_staged_convolutions_agree_with_the_host(staged, name):
+    plans, kernels = staged
+    (source,) = kernels_of(plans[name]).values()
+    assert "hlo::Four" in source.text
+    agrees(plans[name], kernels)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_are_taken_in_two_steps(in_steps, name):
+    plans, kernels = in_steps
+    sources = list(kernels_of(plans[name]).values())
+    assert len(sources) == 2, "the kernel is turned on the way, not by itself"
+    assert "hlo::Four" in sources[0].text
+    agrees(plans[name], kernels)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_two_steps_mean_the_same(name):
+    module = h2g.parse(LONG[name])
+    split = split_convolutions(module)
+    assert "feature_group_count" in str(split)
+    plans = [h2g.plan(m, target="host") for m in (module, split)]
+    arguments = random_inputs(plans[0].inputs, 0)
+    (want,), (got,) = (HostExecutable(plan)(*arguments) for plan in plans)
+    found = compare(got, want, tolerance_for(plans[0].outputs[0].shape.dtype), "r")
+    assert found.ok, str(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STAGED["gradient"],
+        LONG["features-last"].replace(
+            "convolution(x, k),", "convolution(x, k), operand_precision={highest,highest},"
+        ),
+    ],
+    ids=["short", "exact"],
+)
+def test_other_sums_are_left_whole(text):
+    module = h2g.parse(text)
+    assert split_convolutions(module) is module
+
+
+def test_neighbours_are_read_at_once():
+    """Of a group's features too, whose number is a part of the feature's."""
+    plan = h2g.plan(LONG["features-last"], target="sm_90")
+    first, *_ = kernels_of(plan).values()
+    loads = [line for line in first.text.splitlines() if "hlo::load(p1[" in line]
+    assert loads
+    assert not any("%" in line for line in loads)
+
+
+@pytest.mark.parametrize("name", ["features-last", "gradient", "bf16", "features-first"])
+def test_no_registers_are_spilt(name):
+    plan = h2g.plan(STAGED[name], target="sm_90", fuse="none")
+    (source,) = kernels_of(plan).values()
+    assert spilt(source.text, "sm_90") == 0
+
+
+def test_warps_share_the_sum_where_tiles_are_few():
+    few, many = (
+        next(iter(kernels_of(h2g.plan(text, target="sm_90", fuse="none")).values()))
+        for text in (
+            STAGED["features-last"],
+            convolution(
+                "f32[64,32,32,64]", "f32[3,3,64,64]", "f32[64,32,32,64]", f"{SAME}, {LAST}"
+            ),
+        )
+    )
+    assert few.threads > 128
+    assert many.grid[0] == 64 * 32 * 32 // 128
+    assert np.log2(many.threads) == 8
