@@ -22,6 +22,8 @@ from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
 MOST_BLOCKS = 1024
+AT_ONCE = 8  # positions that a thread works out
+MOST_EACH = 8  # elements of a slab that a thread has in registers
 FEWEST_SORTED = 256  # updates that are worth looking for
 
 
@@ -80,6 +82,8 @@ class _Slabs:
     def __init__(self, updates: Updates, slab: int) -> None:
         self.of, self.slab = updates, slab
         self.emit, self.form = updates.emit, updates.form
+        self.at_once = max(1, min(AT_ONCE, -(-updates.updates // THREADS)))
+        self.is_held = updates.is_in_one_piece and slab <= MOST_EACH * THREADS
 
     def write(self) -> None:
         emit, index = self.emit, self.emit.index_type
@@ -87,19 +91,27 @@ class _Slabs:
         emit.line(f"const {index} low = {emit.block_index} * {self.slab};")
         end = f"low + {self.slab} < {elements} ? low + {self.slab} : {elements}"
         emit.line(f"const {index} high = {end};")
-        emit.line(f"__shared__ {index} starts[{THREADS}], numbers[{THREADS}];")
-        self._copy_slab()
+        batch = THREADS * self.at_once
+        emit.line(f"__shared__ {index} starts[{batch}], numbers[{batch}];")
+        held = self._held() if self.is_held else None
+        if held is None:
+            self._copy_slab()
         updates = self.of.updates
-        with emit.block(f"for ({index} first = 0; first < {updates}; first += {THREADS})"):
+        with emit.block(f"for ({index} first = 0; first < {updates}; first += {batch})"):
             self._find_starts(updates)
-            emit.line("int count;")
-            emit.line(f"const int rank = hlo::rank_of_chosen<{THREADS}>(mine >= 0, count);")
-            emit.line("if (mine >= 0) starts[rank] = mine, numbers[rank] = number;")
-            emit.line("__syncthreads();")
+            if held is not None and self.of.all_inplace:
+                with emit.block("if (count && !is_held)"):
+                    self._load(held)
+            emit.line("#pragma unroll 4")
             with emit.block("for (int which = 0; which < count; ++which)"):
                 emit.line(f"const {index} start = starts[which];")
-                self._apply()
+                if held is None:
+                    self._apply()
+                else:
+                    self._apply_to_held(held)
             emit.line("__syncthreads();")
+        if held is not None:
+            self._store(held)
 
     def _copy_slab(self) -> None:
         """Copy the operands into this block's part of the results, but for those in place."""
@@ -116,17 +128,85 @@ class _Slabs:
             emit.line("__syncthreads();")
 
     def _find_starts(self, updates: int) -> None:
-        """Find where this thread's update starts in memory; -1 where it misses the slab."""
+        """Find the updates that meet the slab: how many, where they start, and their numbers."""
+        emit, index = self.emit, self.emit.index_type
+        emit.line(f"{index} mine[{self.at_once}];")
+        emit.line(f"const {index} own = first + threadIdx.x * {self.at_once};")
+        emit.line("int chosen = 0, count;")
+        every = f"for (int k = 0; k < {self.at_once}; ++k)"
+        emit.line("#pragma unroll")
+        with emit.block(every):
+            emit.line("mine[k] = -1;")
+            with emit.block(f"if (own + k < {updates})"):
+                number = emit.integer("own + k")
+                tests, start = self.of.place_of(list(emit.split(number, self.of.batch)))
+                extent = self.of.extent()
+                span = sum((extent[d] - 1) * self.of.strides[d] for d in extent)
+                with emit.block(f"if ({' && '.join(tests) or 'true'})"):
+                    emit.line(f"const {index} place = {start};")
+                    meets = f"place < high && place + {span} >= low"
+                    emit.line(f"if ({meets}) mine[k] = place, ++chosen;")
+        emit.line(f"int rank = hlo::rank_of_chosen<{THREADS}>(chosen, count);")
+        emit.line("#pragma unroll")
+        with emit.block(every), emit.block("if (mine[k] >= 0)"):
+            emit.line("starts[rank] = mine[k];")
+            emit.line("numbers[rank++] = own + k;")
+        emit.line("__syncthreads();")
+
+    # ---- the slab in registers ------------------------------------------------------------------
+
+    def _held(self) -> list[str]:
+        """Declare what a thread has of each result."""
+        emit, each = self.emit, -(-self.slab // THREADS)
+        held = [emit.fresh("held") for _ in self.form.results]
+        for leaf, name in zip(self.form.results, held, strict=True):
+            emit.line(f"{compute_type(leaf.dtype)} {name}[{each}] = {{}};")
+        if self.of.all_inplace:
+            emit.line("bool is_held = false;")
+        else:
+            self._load(held)
+        return held
+
+    def _each(self) -> str:
+        return f"for (int e = 0; e < {-(-self.slab // THREADS)}; ++e)"
+
+    def _load(self, held: list[str]) -> None:
         emit = self.emit
-        emit.line(f"{emit.index_type} mine = -1;")
-        emit.line(f"const {emit.index_type} number = first + threadIdx.x;")
-        with emit.block(f"if (number < {updates})"):
-            tests, start = self.of.place_of(list(emit.split("number", self.of.batch)))
-            extent = self.of.extent()
-            span = sum((extent[d] - 1) * self.of.strides[d] for d in extent)
-            with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                emit.line(f"const {emit.index_type} place = {start};")
-                emit.line(f"if (place < high && place + {span} >= low) mine = place;")
+        emit.line("#pragma unroll")
+        with emit.block(self._each()):
+            at = emit.integer(f"low + threadIdx.x + e * {THREADS}")
+            with emit.block(f"if ({at} < high)"):
+                index = emit.element_at(at, self.of.result)
+                for name, operand in zip(held, self.form.instr.operands, strict=False):
+                    emit.line(f"{name}[e] = {emit.leaf(operand, 0, index)};")
+        if self.of.all_inplace:
+            emit.line("is_held = true;")
+
+    def _apply_to_held(self, held: list[str]) -> None:
+        emit, of = self.emit, self.of
+        emit.line(f"const {emit.index_type} number = numbers[which];")
+        emit.line("#pragma unroll")
+        with emit.block(self._each()):
+            part = emit.integer(f"low + threadIdx.x + e * {THREADS} - start")
+            with emit.block(f"if ({part} >= 0 && {part} < {of.window})"):
+                given = of.given(emit.split("number", of.batch), emit.split(part, of.sizes))
+                found = of.folded([f"{name}[e]" for name in held], given)
+                values = [
+                    emit.bind(s.dtype, v) for s, v in zip(self.form.results, found, strict=True)
+                ]
+                for name, value in zip(held, values, strict=True):
+                    emit.line(f"{name}[e] = {value};")
+
+    def _store(self, held: list[str]) -> None:
+        emit = self.emit
+        with emit.block("if (is_held)" if self.of.all_inplace else ""):
+            emit.line("#pragma unroll")
+            with emit.block(self._each()):
+                at = emit.integer(f"low + threadIdx.x + e * {THREADS}")
+                with emit.block(f"if ({at} < high)"):
+                    self.of.store(self.of.places(at), [f"{name}[e]" for name in held])
+
+    # ---- the slab in memory ---------------------------------------------------------------------
 
     def _apply(self) -> None:
         """Fold one update's window into the slab."""

@@ -41,6 +41,16 @@ class Updates:
         """Every result lies where its operand does."""
         return all(map(self.is_inplace, range(self.count)))
 
+    @property
+    def is_in_one_piece(self) -> bool:
+        """The elements of a window follow each other in memory, as they do in the window."""
+        step = 1
+        for dim, size in zip(reversed(self.kept), reversed(self.sizes), strict=True):
+            if size != 1 and self.strides[dim] != step:
+                return False
+            step *= size
+        return True
+
     def is_inplace(self, number: int) -> bool:
         """Tell whether a result lies where its operand does."""
         source = self.form.computation[self.form.instr.operands[number]]

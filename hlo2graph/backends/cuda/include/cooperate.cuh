@@ -47,13 +47,17 @@ template <class T> __device__ inline T shuffle_from(T x, int lane) {
   return by_words(x, [=](u32 word) { return __shfl_sync(0xffffffffu, word, lane); });
 }
 
-// How many threads before this one in the block are chosen too; `count` becomes that of all.
-template <int Threads> __device__ inline int rank_of_chosen(bool chosen, int& count) {
+// How many the threads before this one in the block have chosen; `count` becomes that of all.
+template <int Threads> __device__ inline int rank_of_chosen(int chosen, int& count) {
   __shared__ int warps[Threads / 32];
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const u32 here = __ballot_sync(0xffffffffu, chosen);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int here = chosen;
+  for (int delta = 1; delta < 32; delta *= 2) {
+    const int other = shuffle_up(here, delta);
+    if (lane >= delta) here += other;
+  }
   __syncthreads();
-  if (lane == 0) warps[warp] = __popc(here);
+  if (lane == 31) warps[warp] = here;
   __syncthreads();
   int before = 0;
   count = 0;
@@ -61,7 +65,7 @@ template <int Threads> __device__ inline int rank_of_chosen(bool chosen, int& co
     if (w == warp) before = count;
     count += warps[w];
   }
-  return before + __popc(here & ((1u << lane) - 1u));
+  return before + here - chosen;
 }
 
 // The sum over all threads of a block, in a fixed order; each of them gets it.
