@@ -12,7 +12,8 @@ from conftest import QUICK, ROOT, SAMPLES
 from jsonschema import Draft202012Validator, ValidationError
 
 from hlo2graph.inspect.cuda_session import run_cuda_session
-from hlo2graph.inspect.pointers import lab_json, run_lab
+from hlo2graph.inspect.pointers.lab import run_lab
+from hlo2graph.inspect.pointers.report import lab_json
 from hlo2graph.inspect.report_json import report_json
 from hlo2graph.inspect.session import Wishes
 from hlo2graph.inspect.timing import Budget
@@ -174,7 +175,7 @@ def test_what_is_here(cli):
 
 def test_the_lab(fake):
     _, exe = fake(PROGRAMS["donated"])
-    lab = run_lab(exe.plan, [np.ones(64, np.float32)] * 3, moves=16, sets=3)
+    lab = run_lab(exe.plan, [np.ones(64, np.float32)] * 3, moves=40, sets=3)
     validate(json.loads(json.dumps(lab_json(lab))))
 
 

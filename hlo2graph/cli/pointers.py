@@ -18,10 +18,10 @@ from hlo2graph.options import PlanOptions
 @click.option(
     "--moves",
     metavar="K",
-    type=click.IntRange(min=8),
+    type=click.IntRange(min=40),
     default=200,
     show_default=True,
-    help="Calls of each strategy under each pattern.",
+    help="Calls of each executable under each pattern.",
 )
 @click.option(
     "--sets",
@@ -58,7 +58,8 @@ def command(
     graph is taken (cache), the graph is built again and updated as a whole
     (recapture), kernels read the addresses from a table (table), or whichever
     costs least is done (auto). Arrays stay, rotate among S sets, or are new at
-    each call. Needs a GPU.
+    each call. Two executables of each strategy take turns: how much they differ
+    is the noise. Needs a GPU.
 
     \b
     Examples:
@@ -67,8 +68,9 @@ def command(
       hlo2graph pointers model.hlo -o pointers.svg
     """
     from hlo2graph.inspect.arrays import random_inputs
-    from hlo2graph.inspect.pointers import lab_json, lab_text, run_lab
-    from hlo2graph.inspect.pointers_svg import lab_svg
+    from hlo2graph.inspect.pointers.lab import run_lab
+    from hlo2graph.inspect.pointers.report import lab_json, lab_text
+    from hlo2graph.inspect.pointers.svg import lab_svg
     from hlo2graph.pipeline import cuda_target
 
     target = cuda_target()

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import hlo2graph
-from hlo2graph.inspect.pointers import lab_json, lab_text, run_lab
+from hlo2graph.inspect.pointers.lab import run_lab
+from hlo2graph.inspect.pointers.report import lab_json, lab_text
 from hlo2graph.options import POINTERS
 from tests.gpu.one import reference
 

@@ -7,7 +7,7 @@ from itertools import chain
 
 from hlo2graph.inspect import svg
 from hlo2graph.inspect.figures import time_text
-from hlo2graph.inspect.pointers import PATTERNS, Lab, Row
+from hlo2graph.inspect.pointers.lab import PATTERNS, Lab, Row
 
 WIDTH, LEFT, RIGHT = 860, 110, 190
 TOP, BAR, GAP = 40, 18, 6  # above the panels; of a bar, and below it
