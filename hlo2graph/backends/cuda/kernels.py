@@ -24,7 +24,7 @@ from hlo2graph.ops.region import Columns, Loop, Own, Rows, SideBySide, own_root,
 from hlo2graph.program.device_figures import DeviceFigures, figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
-from hlo2graph.program.uses import computing
+from hlo2graph.program.uses import computing, walk, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,33 @@ def kernels_of(
     """
     found: dict[KernelKey, KernelSource] = {}
     taken: set[str] = set()
-    device = figures_for(plan.target)
+    device, still = figures_for(plan.target), _still(plan)
     for thunk in computing(plan.body):
         by_library = isinstance(thunk, Library) and thunk.computation in without
         if not by_library and key_of(thunk) not in found:
             name = cpp_name(thunk.name, taken)
             computation = plan.computations[thunk.computation]
             key = key_of(thunk)
-            signature = signature_of(name, computation, device, key.misaligned, precise=precise)
+            signature = signature_of(
+                name, computation, device, key.misaligned, precise=precise, still=still[key]
+            )
             found[key] = kernel_source(key, signature, plan.computations)
+    return found
+
+
+def _still(plan: Plan) -> dict[KernelKey, frozenset[str]]:
+    """Return which arrays hold what no thunk writes, in all thunks that a kernel runs.
+
+    Such may be read while kernels in front are still running.
+    """
+    written = {part.allocation for thunk in walk(plan.body) for part in writes(thunk)}
+    found: dict[KernelKey, frozenset[str]] = {}
+    for thunk in computing(plan.body):
+        names = frozenset(
+            f"p{k}" for k, part in enumerate(thunk.reads) if part.allocation not in written
+        )
+        key = key_of(thunk)
+        found[key] = found.get(key, names) & names
     return found
 
 

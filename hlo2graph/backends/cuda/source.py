@@ -10,6 +10,7 @@ from hlo2graph.hlo import Computation, Shape
 from hlo2graph.program.device_figures import DeviceFigures
 
 HEADER = "hlo2graph.cuh"
+FOLLOW = "hlo::follow();"  # waits for the kernels that a graph puts in front (cooperate.cuh)
 MOST_BLOCKS = 2**31 - 1
 SHARED_BYTES = 48 * 1024  # that a block may declare
 ACCESS_BYTES = 16  # of the widest access a thread makes
@@ -26,24 +27,31 @@ class Signature:
     device: DeviceFigures
     misaligned: frozenset[str] = frozenset()  # of p0, ..., r0, ...: not on whole ACCESS_BYTES
     precise: bool = False  # products of f32 keep all bits of their operands
+    still: frozenset[str] = frozenset()  # of p0, ...: what no node of the graph writes
 
     def declare(
         self, body: Sequence[str], threads: int, *, wide: bool = False, resident: int = 0
     ) -> str:
         """Return the whole definition around the lines of `body`.
 
-        It begins by waiting for the kernels that a graph puts in front of it (cooperate.cuh).
+        It begins by waiting for the kernels that a graph puts in front of it, unless `body` does
+        that where it needs to: behind what it reads of `still` arrays.
         `wide` says that it has straight-line accesses of neighbouring elements: the compiler is
         told which arrays are aligned, so that it can make one access of several. `resident` says
         how many blocks a multiprocessor has at once, where that is known: the compiler may then
         give out all registers, where it would else leave room for blocks that never come.
         """
-        body = ["  hlo::follow();", *(self._alignment() if wide else ()), *body]
+        body = self.following([*(self._alignment() if wide else ()), *body])
         arguments = [f"const {storage_type(s.dtype)}* p{k}" for k, s in enumerate(self.parameters)]
         arguments += [f"{storage_type(s.dtype)}* r{k}" for k, s in enumerate(self.results)]
         bounds = f"{threads}, {resident}" if resident else f"{threads}"
         head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{self.name}('
         return head + ", ".join(arguments) + ") {\n" + "\n".join(body) + "\n}\n"
+
+    def following(self, body: Sequence[str]) -> list[str]:
+        """Return the lines of a body that waits for the kernels in front of it."""
+        waits = any(line.endswith(FOLLOW) for line in body)
+        return [*body] if waits else [f"  {FOLLOW}", *body]
 
     def _alignment(self) -> list[str]:
         arrays = [(f"p{k}", "const ", s) for k, s in enumerate(self.parameters)]
@@ -81,6 +89,7 @@ def signature_of(
     misaligned: frozenset[str] = frozenset(),
     *,
     precise: bool = False,
+    still: frozenset[str] = frozenset(),
 ) -> Signature:
     """Return the signature for a computation of array parameters."""
     parameters = []
@@ -89,7 +98,7 @@ def signature_of(
         parameters.append(parameter.shape)
     most = max(leaf.elements for i in computation.instructions for leaf in i.shape.leaves())
     results = tuple(computation.result.shape.leaves())
-    return Signature(name, tuple(parameters), results, most, device, misaligned, precise)
+    return Signature(name, tuple(parameters), results, most, device, misaligned, precise, still)
 
 
 def blocks_for(elements: int, threads: int) -> tuple[int, int, int]:

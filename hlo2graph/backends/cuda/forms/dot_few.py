@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_tile import EACH, Part, TileWriter
+from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
+from hlo2graph.backends.cuda.forms.dot_tile import EACH, Elements, Held, Part, TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.own_dot import FEW_VECTORS
@@ -67,10 +69,14 @@ class _Writer(TileWriter):
         self.places = [emit.split(at, rows.sizes) for at, _ in run]
         self.vectors = [emit.split(str(k), columns.sizes) for k in range(columns.extent)]
 
-    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]]) -> None:
+    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]], held: Held) -> None:
         """Write one product after the other."""
-        a = self._widened(part, part.rows, self.places, steps)
-        b = self._widened(part, part.columns, self.vectors, steps)
+        a, b = (
+            self._of_held(side, held.names[0], part)
+            if side == held.side
+            else self._widened(self.elements(part, side, self._places_of(side), steps))
+            for side in (part.rows, part.columns)
+        )
         for n in range(len(steps)):
             for k in range(self.each):
                 for j in range(self.columns.extent):
@@ -78,15 +84,35 @@ class _Writer(TileWriter):
                     product = f"hlo::multiply({a[k, n]}, {b[j, n]})"
                     self.emit.line(f"{total} = hlo::add({total}, {product});")
 
-    def _widened(
-        self,
-        part: Part,
-        side: Side,
-        places: Sequence[Index],
-        steps: Sequence[tuple[Index, Expr | None]],
-    ) -> dict[tuple[int, int], Expr]:
+    def hold(self, side: Side, dtype: DType, name: str) -> int:
+        """Write an array of elements as they lie, or of the type of the sums."""
+        held = dtype if _is_widened(dtype) else self.wide
+        count = len(self._places_of(side))
+        self.emit.line(f"{storage_type(held)} {name}[{count}][{EACH}];")
+        return -(-count * EACH * held.size // 4)
+
+    def fill(
+        self, part: Part, side: Side, name: str, steps: Sequence[tuple[Index, Expr | None]]
+    ) -> None:
+        """Write the elements into such an array."""
+        found = self.elements(part, side, self._places_of(side), steps)
+        for (k, n), value in found.values.items():
+            self.emit.line(f"{name}[{k}][{n}] = {value};")
+
+    def _of_held(self, side: Side, name: str, part: Part) -> dict[tuple[int, int], Expr]:
+        dtype = part.form.shape(side.number).dtype
+        values = {
+            (k, n): f"{name}[{k}][{n}]"
+            for k in range(len(self._places_of(side)))
+            for n in range(EACH)
+        }
+        return self._widened(Elements(values, dtype if _is_widened(dtype) else self.wide))
+
+    def _places_of(self, side: Side) -> Sequence[Index]:
+        return self.places if side.number == self.rows.number else self.vectors
+
+    def _widened(self, found: Elements) -> dict[tuple[int, int], Expr]:
         """Return the elements of an operand, each converted once to the type of the sums."""
-        found = self.elements(part, side, places, steps)
         if found.dtype is self.wide:
             return found.values
         return {
@@ -105,3 +131,8 @@ class _Writer(TileWriter):
                     emit.line(f"{total} = hlo::add({total}, {other});")
                 at = place(f"group * {self.each} + {k}", str(j))
                 emit.line(f"if (member == 0) {at} = {total};")
+
+
+def _is_widened(dtype: DType) -> bool:
+    """Tell whether locals widen the type, so that what comes as it lies stays so."""
+    return compute_type(dtype) != storage_type(dtype)

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_tile import COLUMNS, EACH, ROWS, Part, TileWriter, power
+from hlo2graph.backends.cuda.forms.dot_tile import (
+    COLUMNS,
+    EACH,
+    ROWS,
+    Held,
+    Part,
+    TileWriter,
+    power,
+)
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.own_dot import FEWEST_FLOPS, takes_tensor_cores
@@ -110,30 +119,41 @@ class _Writer(TileWriter):
         run = self.run(first, count, side.extent, whole=side.extent % side.tile == 0)
         return [self.emit.split(at, side.sizes) for at, _ in run]
 
-    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]]) -> None:
+    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]], held: Held) -> None:
         """Write the elements into registers as tensor cores take them, and the products."""
-        for side, name, places in zip((part.rows, part.columns), "ab", self.places, strict=True):
-            self._load(part, side, name, places, steps)
+        a, b = (
+            held.names[0] if side == held.side else self._loaded(part, side, name, steps)
+            for side, name in ((part.rows, "a"), (part.columns, "b"))
+        )
         counts = (
             ("s", self.registers // 2),
             ("i", self.rows.tile // ROWS),
             ("j", self.columns.tile // COLUMNS),
         )
         self._loops(counts)
-        registers = "a[2 * i][2 * s], a[2 * i + 1][2 * s], a[2 * i][2 * s + 1]"
-        registers += ", a[2 * i + 1][2 * s + 1], b[j][2 * s], b[j][2 * s + 1]"
+        registers = f"{a}[2 * i][2 * s], {a}[2 * i + 1][2 * s], {a}[2 * i][2 * s + 1]"
+        registers += f", {a}[2 * i + 1][2 * s + 1], {b}[j][2 * s], {b}[j][2 * s + 1]"
         self.emit.line(f"  hlo::mma<hlo::{self.dtype}>(total[i][j], {registers});")
 
-    def _load(
-        self,
-        part: Part,
-        side: Side,
-        name: str,
-        places: Sequence[Index],
-        steps: Sequence[tuple[Index, Expr | None]],
+    def _loaded(
+        self, part: Part, side: Side, name: str, steps: Sequence[tuple[Index, Expr | None]]
+    ) -> str:
+        self.hold(side, self.dtype, name)
+        self.fill(part, side, name, steps)
+        return name
+
+    def hold(self, side: Side, dtype: DType, name: str) -> int:
+        """Write an array of registers as tensor cores take them."""
+        del dtype
+        count = len(self._places_of(side))
+        self.emit.line(f"hlo::u32 {name}[{count}][{self.registers}];")
+        return count * self.registers
+
+    def fill(
+        self, part: Part, side: Side, name: str, steps: Sequence[tuple[Index, Expr | None]]
     ) -> None:
-        emit = self.emit
-        emit.line(f"hlo::u32 {name}[{len(places)}][{self.registers}];")
+        """Write the elements into such registers."""
+        emit, places = self.emit, self._places_of(side)
         found = self.elements(part, side, places, steps)
         per = EACH // self.registers
         how = "tf32_bits" if per == 1 else f"pair_bits<hlo::{self.dtype}>"
@@ -141,8 +161,11 @@ class _Writer(TileWriter):
             how = "joined_bits"
         for k in range(len(places)):
             for register in range(self.registers):
-                held = ", ".join(found.values[k, per * register + n] for n in range(per))
-                emit.line(f"{name}[{k}][{register}] = hlo::{how}({held});")
+                values = ", ".join(found.values[k, per * register + n] for n in range(per))
+                emit.line(f"{name}[{k}][{register}] = hlo::{how}({values});")
+
+    def _places_of(self, side: Side) -> list[Index]:
+        return self.places[side.number != self.rows.number]
 
     def share(self, place: Callable[[Expr, Expr], Expr]) -> None:
         """Write each product's sums to their rows and columns."""

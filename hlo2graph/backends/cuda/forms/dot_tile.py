@@ -7,19 +7,22 @@ side by side, and so do its rows and columns, so that whichever way an operand l
 wide. The warps' sums then meet in shared memory, are added in their order, and go through what is
 fused behind the dot. Several products of equally large results, to be looked at together, are
 computed by one block each after the other, each chunk of any of them by the next warp.
+
+What a thread needs first of an operand that nothing in the graph writes, a weight, it reads before
+it waits for the kernels in front of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import Product, Side
-from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.source import FOLLOW, KernelSource
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
@@ -33,6 +36,10 @@ MOST_WARPS = 16
 MOST_SHARED = 40 * 1024
 MOST_RESIDENT = 512  # threads of a multiprocessor, each with 128 registers for loads under way
 WIDTH = 4  # results side by side that a thread stores
+EARLY = 2  # chunks of a warp that are read before the kernels in front are done
+MOST_EARLY = 64  # registers for that
+
+_SEEN = frozenset({"bitcast", "reshape", "slice", "transpose"})  # only show what is there
 
 
 def power(count: int) -> int:
@@ -76,6 +83,14 @@ class Part:
         return -(-self.steps // CHUNK)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The names of arrays that hold a thread's elements of a side, one a chunk."""
+
+    side: Side | None = None
+    names: tuple[str, ...] = ()
+
+
 class TileWriter:
     """Writes such a kernel; what a warp does with a chunk is for subclasses to say."""
 
@@ -107,10 +122,12 @@ class TileWriter:
         self._write()
         threads = self.warps * WARP
         signature = self.form.signature
-        resident = -(-self.blocks // signature.device.multiprocessors)
-        if resident * threads > MOST_RESIDENT:
-            resident = 0
         lines = self.emit.needed_lines()
+        # What reads early shares a multiprocessor with the kernel in front.
+        kernels = 1 + any(line.endswith(FOLLOW) for line in lines)
+        resident = -(-self.blocks * kernels // signature.device.multiprocessors)
+        if resident * threads > MOST_RESIDENT * kernels:
+            resident = 0
         text = signature.declare(lines, threads, wide=True, resident=resident)
         return KernelSource(signature.name, text, (self.blocks, 1, 1), threads, tf32=tf32)
 
@@ -122,10 +139,23 @@ class TileWriter:
         """Write the variables that hold a thread's sums of a product."""
         raise NotImplementedError
 
-    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]]) -> None:
-        """Write how the products of a thread's steps are added to its sums.
+    def hold(self, side: Side, dtype: DType, name: str) -> int:
+        """Write an array for a thread's elements of a side; return how many registers it takes."""
+        raise NotImplementedError
+
+    def fill(
+        self, part: Part, side: Side, name: str, steps: Sequence[tuple[Index, Expr | None]]
+    ) -> None:
+        """Write how such an array gets the elements of a thread's steps.
 
         A step is its index, and what tells whether it is one, where some are not.
+        """
+        raise NotImplementedError
+
+    def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]], held: Held) -> None:
+        """Write how the products of a thread's steps are added to its sums.
+
+        `held` names an array that has been filled with one side's elements of these steps.
         """
         raise NotImplementedError
 
@@ -149,8 +179,12 @@ class TileWriter:
             # One more than a row has, so that a warp's accesses fall into different banks.
             sizes = f"[{self._sharing(part)}][{across.tile}][{along.tile + 1}]"
             emit.line(f"__shared__ {self.type} {part.sums}{sizes};")
-        for part in self.parts:
-            self._sum(part)
+        turns = [self._turn(part) for part in self.parts]
+        early = self._early(turns)
+        if any(held.names for held in early):
+            emit.line(FOLLOW)
+        for part, turn, held in zip(self.parts, turns, early, strict=True):
+            self._sum(part, turn, held)
         emit.line("__syncthreads();")
         self._store(across, along)
 
@@ -158,32 +192,87 @@ class TileWriter:
         """Return how many warps have chunks of a product."""
         return min(part.chunks, self.warps)
 
-    def _sum(self, part: Part) -> None:
-        """Write how the warps sum one product; its first chunk goes to the next warp in turn."""
-        emit, offset = self.emit, part.first % self.warps
+    def _turn(self, part: Part) -> Expr:
+        """Return a warp's first chunk of a product, so that chunks of all go to warps in turn."""
+        offset = part.first % self.warps
+        if not offset:
+            return "warp"
+        found = self.emit.fresh("turn")
+        self.emit.line(f"const int {found} = (warp + {self.warps - offset}) % {self.warps};")
+        return found
+
+    def _early(self, turns: Sequence[Expr]) -> list[Held]:
+        """Write what is read of the products before the kernels in front are done."""
+        left, found = MOST_EARLY, []
+        for part, turn in zip(self.parts, turns, strict=True):
+            sides = [s for s in (part.rows, part.columns) if self._is_still(part, s)]
+            names: list[str] = []
+            for number in range(min(EARLY, -(-part.chunks // self.warps)) if sides else 0):
+                name = self.emit.fresh("early")
+                mark = len(self.emit.lines)
+                left -= self.hold(sides[0], part.form.shape(sides[0].number).dtype, name)
+                if left < 0:
+                    del self.emit.lines[mark:]
+                    break
+                with self._chunk(part, turn, number) as steps:
+                    self.fill(part, sides[0], name, steps)
+                names.append(name)
+            found.append(Held(sides[0] if names else None, tuple(names)))
+        return found
+
+    def _is_still(self, part: Part, side: Side) -> bool:
+        """Tell whether an operand shows an array that no node of the graph writes."""
+        form = part.form
+        source = form.computation[form.instr.operands[side.number]]
+        while source.opcode in _SEEN:
+            source = form.computation[source.operands[0]]
+        return source.opcode == "parameter" and f"p{source.payload}" in form.signature.still
+
+    @contextmanager
+    def _chunk(
+        self, part: Part, turn: Expr, number: int
+    ) -> Iterator[list[tuple[Index, Expr | None]]]:
+        """Write lines on a warp's chunk of this number, if it has one; gives a thread's steps."""
+        emit, chunk = self.emit, f"({turn} + {number * self.warps})" if number else turn
+        whole = part.chunks >= (number + 1) * self.warps
+        with emit.block("" if whole else f"if ({chunk} < {part.chunks})"):
+            yield self._steps_from(part, emit.integer(f"{chunk} * {CHUNK} + member * {EACH}"))
+
+    def _sum(self, part: Part, turn: Expr, early: Held) -> None:
+        """Write how the warps sum one product."""
+        emit = self.emit
         scope = emit.block("") if len(self.parts) > 1 else nullcontext()
         with scope:
-            number = "warp"
-            if offset:
-                number = emit.fresh("turn")
-                emit.line(f"const int {number} = (warp + {self.warps - offset}) % {self.warps};")
             self.declare()
-            if part.chunks >= 2 * self.warps:
-                emit.line("#pragma unroll 2")  # so that loads of two chunks are under way at once
-            head = f"for (int chunk = {number}; chunk < {part.chunks}; chunk += {self.warps})"
-            with emit.block(head):
-                first = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
-                self.multiply(part, self._steps_from(part, first))
+            for number, name in enumerate(early.names):
+                with self._chunk(part, turn, number) as steps:
+                    self.multiply(part, steps, Held(early.side, (name,)))
+            done = len(early.names) * self.warps
+            if part.chunks > done:
+                self._loop(part, f"{turn} + {done}" if done else turn, part.chunks - done)
+            self._share_out(part, turn)
 
-            def place(row: Expr, column: Expr) -> Expr:
-                across, along = (row, column) if self.along_columns else (column, row)
-                return f"{part.sums}[{number}][{across}][{along}]"
+    def _loop(self, part: Part, first: Expr, chunks: int) -> None:
+        """Write a loop over a warp's chunks of a product from `first` on."""
+        emit = self.emit
+        if chunks >= 2 * self.warps:
+            emit.line("#pragma unroll 2")  # so that the loads of two chunks are under way at once
+        head = f"for (int chunk = {first}; chunk < {part.chunks}; chunk += {self.warps})"
+        with emit.block(head):
+            step = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
+            self.multiply(part, self._steps_from(part, step), Held())
 
-            if self._sharing(part) == self.warps:
-                self.share(place)
-            else:
-                with emit.block(f"if ({number} < {self._sharing(part)})"):
-                    self.share(place)
+    def _share_out(self, part: Part, turn: Expr) -> None:
+        def place(row: Expr, column: Expr) -> Expr:
+            across, along = (row, column) if self.along_columns else (column, row)
+            return f"{part.sums}[{turn}][{across}][{along}]"
+
+        sharing = self._sharing(part)
+        scope = (
+            self.emit.block(f"if ({turn} < {sharing})") if sharing < self.warps else nullcontext()
+        )
+        with scope:
+            self.share(place)
 
     def _steps_from(self, part: Part, first: Expr) -> list[tuple[Index, Expr | None]]:
         """Return a thread's steps: neighbours along the last dimension where it has whole runs."""

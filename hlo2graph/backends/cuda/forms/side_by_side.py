@@ -38,7 +38,7 @@ class _PartSignature(Signature):
     ) -> str:
         """Return the body."""
         del threads, resident  # the block has the threads of the widest part
-        return "\n".join([*self._alignment(), *body] if wide else body)
+        return "\n".join(self.following([*(self._alignment() if wide else ()), *body]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ def _part(
     arrays = {f"p{k}": f"p{number}" for k, number in enumerate(reads)}
     arrays |= {f"r{k}": f"r{first + k}" for k in range(width_of(site))}
     misaligned = frozenset(mine for mine, array in arrays.items() if array in whole.misaligned)
-    own = signature_of("part", called, whole.device, misaligned, precise=whole.precise)
+    still = frozenset(mine for mine, array in arrays.items() if array in whole.still)
+    own = signature_of("part", called, whole.device, misaligned, precise=whole.precise, still=still)
     signature = _PartSignature(*(getattr(own, field.name) for field in fields(own)))
     pairs = tuple(
         (k, r - first)
