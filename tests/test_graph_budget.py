@@ -13,10 +13,11 @@ from cuda.bindings import driver as real
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import budget as budgets
-from hlo2graph.backends.cuda import built
+from hlo2graph.backends.cuda import built, kept_graph
 from hlo2graph.backends.cuda.budget import VARIABLE, GraphBudget, Holder, estimated_bytes
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.pointers import cache
+from hlo2graph.backends.cuda.stamps import StampedGraph
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.inspect.cuda_runner import CudaRunner
@@ -50,7 +51,7 @@ ENTRY main {
 def budget(monkeypatch):
     """A budget of its own for each test: that of the process has graphs of other tests."""
     found = GraphBudget()
-    for module in (budgets, built, cache):
+    for module in (budgets, built, cache, kept_graph):
         monkeypatch.setattr(module, "BUDGET", found)
     return found
 
@@ -326,6 +327,37 @@ def test_an_executable_says_what_it_holds(several, budget):
     b(X)
     assert a.memory.graphs == a.memory.driver == 0
     assert b.memory.graphs == 1
+
+
+def test_graphs_that_open_an_arena_count(fake, budget):
+    """They cannot be dropped: the address of the arena is that of the others."""
+    _, exe = fake(SEVERAL, temporaries="graph", capture="temps,min:1")
+    want = exe(X)
+    within = sum(graph.size for graph in exe.graph.graphs.values())
+    around = 2 * estimated_bytes(1, 1)
+    assert budget.size == exe.graph.size == within + around
+    (owner,) = h2g.graph_memory().owners
+    assert (owner.name, owner.graphs) == (exe.plan.name, len(exe.graph.graphs) + 2)
+    assert exe.memory.graphs == owner.graphs
+    h2g.set_graph_budget(0)
+    assert (budget.size, exe.memory.graphs) == (around, 2)
+    assert same_bits(exe(X), want)
+    del exe
+    gc.collect()
+    assert budget.size == 0
+
+
+def test_a_graph_that_writes_time_stamps_counts(fake, budget):
+    driver, exe = fake(SEVERAL)
+    driver.stamped = True
+    before = budget.size
+    stamped = StampedGraph(exe)
+    assert budget.size > before
+    assert [owner.graphs for owner in h2g.graph_memory().owners] == [2]
+    assert stamped.run()
+    del stamped
+    gc.collect()
+    assert budget.size == before
 
 
 def test_memory_in_words(several, budget):

@@ -40,7 +40,7 @@ tick: Callable[[], int] = count(1).__next__
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose graphs some are: who launches one holds `lock`; `wait` waits until the last has run.
+    """Who may drop some graphs: who launches one holds `lock`; `wait` waits for the last run.
 
     Callers wait for a lock that is held to drop a graph: that is short.
     """
@@ -53,6 +53,7 @@ class Holder:
 class Graph(Protocol):
     """A graph that can be dropped, and builds itself again when it is launched."""
 
+    owner: str  # the name of whose it is
     holder: Holder | None  # None where it is never to be dropped
     size: int  # bytes that it counts for
     driver_bytes: int  # that free memory fell by
@@ -143,8 +144,7 @@ class GraphBudget:
         with self._lock:
             found: dict[str, list[int]] = {}
             for graph in self._graphs:
-                name = graph.holder.name if graph.holder is not None else "others"
-                found.setdefault(name, []).append(graph.size)
+                found.setdefault(graph.owner, []).append(graph.size)
             owners = [Owner(name, len(sizes), sum(sizes)) for name, sizes in found.items()]
             owners.sort(key=lambda owner: (-owner.size, owner.name))
             return GraphMemory(

@@ -14,6 +14,7 @@ from hlo2graph.backends.cuda.budget import BUDGET, Holder, estimated_bytes, tick
 from hlo2graph.backends.cuda.driver import Bound, Device
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
+from hlo2graph.backends.cuda.kept_graph import KeptGraph
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.nodes import Node
 from hlo2graph.backends.cuda.partial.bind import Cut
@@ -44,7 +45,7 @@ class GraphMaker:
     inside: Inside | None = None
     chain: bool = False
     keep: object = None  # what owns kernels of the steps that the executable does not
-    made: list[ref[BuiltGraph]] = field(default_factory=list)  # all there are
+    made: list[ref[BuiltGraph | KeptGraph]] = field(default_factory=list)  # all there are
 
     def bound_by(self, binder: Binder, body: Sequence[Slice], keep: object) -> GraphMaker:
         """Return what makes graphs of `body`, the plan with loops written out, as `binder` has it.
@@ -53,6 +54,10 @@ class GraphMaker:
         """
         script = None if self.cut is None else self.cut.bind(binder)
         return replace(self, steps=binder.bind(body), script=script, keep=keep)
+
+    def know(self, graph: BuiltGraph | KeptGraph) -> None:
+        """Count `graph` among those of the executable, as long as it lives."""
+        self.made.append(ref(graph, self.made.remove))
 
     def build(self, home: Addresses, placement: Placement) -> tuple[GraphBuilder, Any]:
         """Return a new graph, and what built it; allocations that are no ports lie at `home`."""
@@ -76,13 +81,14 @@ class BuiltGraph:
         holder: Holder | None = None,
     ) -> None:
         self._maker, self._home, self._stream = maker, home, stream
+        self.owner = "others" if holder is None else holder.name
         self.holder, self.size, self.used = holder, 0, 0
         self.driver_bytes = 0  # what the driver took for it
         self.exec: GraphExec | None = None
         self._launch: Bound | None = None
         self.refusals: list[str] = []  # why the graph was instantiated anew
         self._start(placement, timed or Stopwatch())
-        maker.made.append(ref(self, maker.made.remove))
+        maker.know(self)
 
     def _start(self, placement: Placement, timed: Stopwatch) -> None:
         start = perf_counter()

@@ -8,6 +8,7 @@ the kernels that set conditions are not stamped.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
+from hlo2graph.backends.cuda.kept_graph import KeptGraph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.backends.cuda.source import KernelSource
@@ -49,8 +51,10 @@ class StampedGraph:
         builder = GraphBuilder(device, nothing, executable.addresses)
         graph = builder.build(binder.bind(executable.graph_body))
         with GraphOwner(graph) as owner:
-            self._exec = GraphExec(graph, builder.places, device).own(owner)
-        self._launch = self._exec.launcher(executable.stream)
+            size = builder.lanes, builder.nodes
+            make = partial(GraphExec, graph, builder.places, device)
+            self._graph = KeptGraph(plan.name, *size, make)
+            self._launch = self._graph.exec.own(owner).launcher(executable.stream)
 
     def run(self) -> tuple[NodeTimes, ...]:
         """Run once over what the buffers hold; return when each node ran, those that did."""

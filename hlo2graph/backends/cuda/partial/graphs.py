@@ -52,7 +52,9 @@ class PartialGraph:
         each, bases = Stopwatch(), list(home.bases)
         self._arena: OpenedArena | None = None
         if maker.inside is not None:
-            self._arena = OpenedArena(maker.inside)
+            self._arena = OpenedArena(maker.inside, "others" if holder is None else holder.name)
+            for around in self._arena.graphs:
+                maker.know(around)
             for index, address in maker.inside.layout.at(self._arena.address).items():
                 bases[index] = address
         self.graphs = {
@@ -82,7 +84,9 @@ class PartialGraph:
     @property
     def size(self) -> int:
         """Bytes that its graphs count for."""
-        return sum(graph.size for graph in self.graphs.values())
+        around = () if self._arena is None else self._arena.graphs
+        sizes = (graph.size for graph in self.graphs.values())
+        return sum(sizes) + sum(graph.size for graph in around)
 
     @property
     def edges(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hlo2graph.backends.cuda.driver import Device, call, cuda
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
+from hlo2graph.backends.cuda.kept_graph import KeptGraph
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.temporaries.inside import Inside
 
@@ -15,7 +16,8 @@ from hlo2graph.backends.cuda.temporaries.inside import Inside
 class OpenedArena:
     """Where several graphs and lone thunks use the same temporaries; it lies at `address`."""
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: Inside, owner: str) -> None:
+        """Make the two graphs, which count as those of `owner`."""
         self.address = 0
 
         def open_(graph: Any) -> None:
@@ -24,21 +26,23 @@ class OpenedArena:
         def close(graph: Any) -> None:
             inside.free(graph, [], self.address)
 
-        self._opens = _instantiated(open_, inside.device)
-        self._closes = _instantiated(close, inside.device)
+        self.graphs = tuple(_instantiated(fill, inside.device, owner) for fill in (open_, close))
 
     @contextmanager
     def on(self, stream: Stream) -> Iterator[None]:
         """Have the memory for what is enqueued on `stream` meanwhile."""
-        self._opens.launcher(stream)()
+        opens, closes = (graph.exec.launcher(stream) for graph in self.graphs)
+        opens()
         try:
             yield
         finally:
-            self._closes.launcher(stream)()
+            closes()
 
 
-def _instantiated(fill: Callable[[Any], None], device: Device) -> GraphExec:
+def _instantiated(fill: Callable[[Any], None], device: Device, owner: str) -> KeptGraph:
     graph = call(cuda.cuGraphCreate, 0)
-    with GraphOwner(graph) as owner:
+    with GraphOwner(graph) as held:
         fill(graph)
-        return GraphExec(graph, {}, device).own(owner)
+        made = KeptGraph(owner, 1, 1, lambda: GraphExec(graph, {}, device))
+        made.exec.own(held)
+        return made
