@@ -435,7 +435,7 @@ def fake(monkeypatch):
             if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
                 monkeypatch.setattr(module, "cuda", found)
         monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
-        monkeypatch.setattr(executable, "kernels_of", without_text)
+        monkeypatch.setattr(executable, "each_kernel", each_without_text)
         monkeypatch.setattr(products, "library", lambda: library or None)
         monkeypatch.setattr(products, "BlasPlan", FakeProduct)
         monkeypatch.setattr(executable, "check_support", lambda _: None)
@@ -473,3 +473,7 @@ def _leaves(value):
             yield from _leaves(part)
     else:
         yield value
+
+
+def each_without_text(plan, without=(), *, precise=False):
+    return without_text(plan, without, precise=precise).items()

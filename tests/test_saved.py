@@ -68,7 +68,9 @@ def without_nvrtc(monkeypatch):
     """Compile to the name of the architecture and a number."""
 
     def units(texts, arch):
-        return [Compiled(f"{arch} {k}".encode() * (k + 1), cached=False) for k in range(len(texts))]
+        return [
+            Compiled(f"{arch} {k}".encode() * (k + 1), cached=False) for k, _ in enumerate(texts)
+        ]
 
     monkeypatch.setattr(bind, "compile_units", units)
 

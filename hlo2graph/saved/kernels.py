@@ -10,6 +10,7 @@ from hlo2graph.backends.cuda.compiler import Compiled, nvrtc_version
 from hlo2graph.backends.cuda.kernels import KernelKey
 from hlo2graph.backends.cuda.prepared import (
     KERNELS_VERSION,
+    LAUNCHABLE,
     Prepared,
     loads_on,
     number_of,
@@ -64,7 +65,7 @@ def kernels_for(container: Container, device: str) -> Prepared:
         InputError: there are none, or they are of a version that this release cannot launch.
     """
     header = container.header
-    if header.get("kernels") != KERNELS_VERSION:
+    if header.get("kernels") not in LAUNCHABLE:
         raise InputError(
             f"{container.filename}: its kernels are of version {header.get('kernels')}, written by "
             f"{header['writer']}; this release launches version {KERNELS_VERSION}: compile the "

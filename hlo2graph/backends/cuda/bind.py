@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from time import perf_counter
 from typing import Any, TypeAlias, assert_never
 
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.addresses import Operand
 from hlo2graph.backends.cuda.blas import BlasPlan
-from hlo2graph.backends.cuda.compiler import KERNELS_PER_UNIT, Compiled, compile_units, unit_text
+from hlo2graph.backends.cuda.compiler import Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.kernels import KernelKey, key_of
 from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES
@@ -44,6 +45,7 @@ from hlo2graph.program.thunks import (
 )
 
 S32_BYTES = 4
+MOST_PER_UNIT = 3  # kernels in a unit of .h2g files of version 1; there is one in all others
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
 
 
@@ -78,7 +80,8 @@ class Functions:
         self._found: dict[str, Any] = {}
         for unit in units:
             self._modules.append(call(cuda.cuModuleLoadData, unit.cubin, doing="loading kernels"))
-        self._unit = {name: at // KERNELS_PER_UNIT for at, name in enumerate(sources)}
+        per_unit = 1 if len(units) > len(sources) else MOST_PER_UNIT
+        self._unit = {name: at // per_unit for at, name in enumerate(sources)}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._found:
@@ -101,14 +104,11 @@ class Functions:
                 cuda.cuModuleUnload(module)
 
 
-def compile_kernels(sources: Several[KernelSource], arch: str) -> list[Compiled]:
-    """Compile all kernels of a plan, and those that belong to no HLO."""
-    texts = [s.text for s in sources]
-    units = [
-        unit_text(texts[at : at + KERNELS_PER_UNIT])
-        for at in range(0, len(texts), KERNELS_PER_UNIT)
-    ]
-    return compile_units([*units, builtin.TEXT], arch)
+def compile_kernels(sources: Iterable[KernelSource], arch: str) -> list[Compiled]:
+    """Compile all kernels of a plan, a unit each, and last those that belong to no HLO."""
+    units = (unit_text([source.text]) for source in sources)
+    own, *found = compile_units(chain((builtin.TEXT,), units), arch)
+    return [*found, own]
 
 
 Packing: TypeAlias = Callable[

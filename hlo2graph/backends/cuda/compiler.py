@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from hlo2graph.atomic import replacing
+from hlo2graph.backends.cuda.prelude import headers, headers_for
 from hlo2graph.backends.cuda.source import HEADER
 from hlo2graph.errors import BackendError, InputError
 
-OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
+OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "--minimal")
 CACHE_VARIABLE = "HLO2GRAPH_CACHE_DIR"
 DIGEST_BYTES = hashlib.sha256().digest_size
-KERNELS_PER_UNIT = 3  # few, to compile side by side; the headers alone take 0.1 s a unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +29,22 @@ class Compiled:
     cached: bool
 
 
-@cache
-def headers() -> tuple[tuple[str, str], ...]:
-    """Return the names and texts of the headers that kernels include."""
-    folder = files("hlo2graph.backends.cuda") / "include"
-    found = ((f.name, f.read_text()) for f in folder.iterdir() if f.name.endswith(".cuh"))
-    return tuple(sorted(found))
-
-
 def unit_text(kernels: Sequence[str]) -> str:
     """Return one translation unit of several kernel definitions."""
     return f'#include "{HEADER}"\n\n' + "\n".join(kernels)
 
 
-def compile_units(units: Sequence[str], arch: str) -> list[Compiled]:
-    """Compile translation units for `arch` (sm_NN), as many at once as there are processors."""
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(lambda text: compile_cubin(text, arch), units))
+def compile_units(units: Iterable[str], arch: str) -> list[Compiled]:
+    """Compile translation units for `arch` (sm_NN), as many at once as there are processors.
+
+    Each is begun as soon as it is there, while those behind it are still written.
+    """
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    try:
+        begun = [pool.submit(compile_cubin, text, arch) for text in units]
+        return [unit.result() for unit in begun]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def compile_cubin(text: str, arch: str) -> Compiled:
@@ -147,8 +145,9 @@ def _nvrtc() -> Any:
 
 def _compile(text: str, arch: str, kind: str) -> bytes:
     nvrtc = _nvrtc()
-    names = [n.encode() for n, _ in headers()]
-    texts = [t.encode() for _, t in headers()]
+    included = headers_for(text)
+    names = [n.encode() for n, _ in included]
+    texts = [t.encode() for _, t in included]
     target = f"--gpu-architecture={arch if kind == 'cubin' else arch.replace('sm_', 'compute_')}"
     options = [o.encode() for o in (target, *OPTIONS)]
     created, program = nvrtc.nvrtcCreateProgram(

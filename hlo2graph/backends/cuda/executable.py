@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -28,7 +28,7 @@ from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray, let
 from hlo2graph.backends.cuda.driver import open_device
 from hlo2graph.backends.cuda.held import Memory, memory_of
 from hlo2graph.backends.cuda.instance import Call, Instance
-from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.cuda.kernels import KernelKey, each_kernel
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
@@ -39,6 +39,7 @@ from hlo2graph.backends.cuda.prepared import Prepared
 from hlo2graph.backends.cuda.products import Products
 from hlo2graph.backends.cuda.route import Brought
 from hlo2graph.backends.cuda.serial import SerialStream
+from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.temporaries.shared import share_of
 from hlo2graph.backends.elided import fill_elided
@@ -92,12 +93,13 @@ class CudaExecutable:
             products = Products(plan, precise=self.precise)
         self._product_notes = products.notes
         self.products = products.plans
+        sources: dict[KernelKey, KernelSource]
         units: Sequence[Compiled]
         if kernels is None:
-            with timed("kernels as text"):
-                sources = dict(kernels_of(plan, without=products.plans, precise=self.precise))
+            sources = {}
+            written = each_kernel(plan, without=products.plans, precise=self.precise)
             with timed("compile kernels"):
-                units = compile_kernels(tuple(sources.values()), device.arch)
+                units = compile_kernels(_kept(written, sources), device.arch)
         else:
             sources, units = dict(kernels.sources), kernels.units
         own = [s for key, s in sources.items() if key.computation not in products.plans]
@@ -350,3 +352,12 @@ class CudaExecutable:
 
 def _another(loaded: Loaded, first: Instance) -> Instance:
     return Instance(loaded, Stream(), first, Stopwatch())
+
+
+def _kept(
+    written: Iterable[tuple[KernelKey, KernelSource]], into: dict[KernelKey, KernelSource]
+) -> Iterator[KernelSource]:
+    """Yield kernels as they are written, and keep them by their keys."""
+    for key, source in written:
+        into[key] = source
+        yield source

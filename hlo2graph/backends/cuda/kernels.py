@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.depth import deep_walks
@@ -57,25 +57,32 @@ def key_of(thunk: Computing[Slice]) -> KernelKey:
 def kernels_of(
     plan: Plan, without: Container[str] = (), *, precise: bool = False
 ) -> dict[KernelKey, KernelSource]:
-    """Return the kernels of every thunk of `plan`, nested ones too, in order of first use.
+    """Return the kernels of every thunk of `plan`; see each_kernel."""
+    return dict(each_kernel(plan, without, precise=precise))
+
+
+def each_kernel(
+    plan: Plan, without: Container[str] = (), *, precise: bool = False
+) -> Iterator[tuple[KernelKey, KernelSource]]:
+    """Yield the kernel of every thunk of `plan`, nested ones too, in order of first use.
 
     `without` names the computations that a library runs; `precise` forbids what rounds more than
     the types do: TF32, sums on tensor cores.
     """
-    found: dict[KernelKey, KernelSource] = {}
+    known: set[KernelKey] = set()
     taken: set[str] = set()
     device, still = figures_for(plan.target), _still(plan)
     for thunk in computing(plan.body):
         by_library = isinstance(thunk, Library) and thunk.computation in without
-        if not by_library and key_of(thunk) not in found:
+        key = key_of(thunk)
+        if not by_library and key not in known:
+            known.add(key)
             name = cpp_name(thunk.name, taken)
             computation = plan.computations[thunk.computation]
-            key = key_of(thunk)
             signature = signature_of(
                 name, computation, device, key.misaligned, precise=precise, still=still[key]
             )
-            found[key] = kernel_source(key, signature, plan.computations)
-    return found
+            yield key, kernel_source(key, signature, plan.computations)
 
 
 def _still(plan: Plan) -> dict[KernelKey, frozenset[str]]:

@@ -15,12 +15,13 @@ from hlo2graph.backends.cuda.steps import StepSequence
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.program.plan import Plan
 
-KERNELS_VERSION = 1
+KERNELS_VERSION = 2
 """Of what a kernel is given and what it is called: a change makes stored machine code useless.
 
 Arguments are the addresses of reads and writes in order (for the table: cells and offsets), those
 of the kernels of builtin.py stand there.
 """
+LAUNCHABLE = (1, KERNELS_VERSION)  # the first had several kernels in a unit
 
 
 @dataclass(frozen=True, slots=True)

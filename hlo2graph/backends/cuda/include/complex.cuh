@@ -5,6 +5,12 @@
 
 namespace hlo {
 
+template <class T> struct Complex {
+  T re, im;
+};
+typedef Complex<f32> c64;
+typedef Complex<f64> c128;
+
 template <class T> __device__ inline Complex<T> complex(T re, T im) { return Complex<T>{re, im}; }
 template <class T> __device__ inline T real(Complex<T> x) { return x.re; }
 template <class T> __device__ inline T imag(Complex<T> x) { return x.im; }

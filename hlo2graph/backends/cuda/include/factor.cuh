@@ -1,6 +1,7 @@
 // Small triangular matrices in shared memory: Cholesky's factor, and substitution.
 #pragma once
 
+#include "complex.cuh"
 #include "convert.cuh"
 #include "cooperate.cuh"
 

@@ -3,7 +3,10 @@
 // Sums and norms are kept in double, so that no square of a float runs over or under.
 #pragma once
 
-#include "hlo2graph.cuh"
+#include "complex.cuh"
+#include "convert.cuh"
+#include "cooperate.cuh"
+#include "factor.cuh"
 
 namespace hlo {
 

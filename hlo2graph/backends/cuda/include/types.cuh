@@ -19,12 +19,7 @@ typedef bool pred;
 typedef float f32;
 typedef double f64;
 
-template <class T>
-struct Complex {
-  T re, im;
-};
-typedef Complex<f32> c64;
-typedef Complex<f64> c128;
+template <class T> struct Complex;  // complex.cuh
 
 // ---- bit casts -------------------------------------------------------------------------------
 

@@ -1,0 +1,52 @@
+"""The headers that kernels include, and how few of them one text takes.
+
+To parse all of them takes the compiler longer than many a kernel does.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from hlo2graph.backends.cuda.source import HEADER
+
+_INCLUDED = re.compile(r'^#include "(\w+\.cuh)"', re.MULTILINE)
+_USED = re.compile(r"\bhlo::(\w+)")
+_DECLARED = re.compile(
+    r"__device__[^(;{]*?\b(\w+)\s*\("  # a function
+    r"|\b(?:struct|enum class) (\w+)[^;(){]*\{"
+    r"|^typedef [^;]*\b(\w+);"
+    r"|^HLO_\w+\((\w+)",  # what a macro declares
+    re.MULTILINE,
+)
+
+
+@cache
+def headers() -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of all headers."""
+    folder = files("hlo2graph.backends.cuda") / "include"
+    found = ((f.name, f.read_text()) for f in folder.iterdir() if f.name.endswith(".cuh"))
+    return tuple(sorted(found))
+
+
+def headers_for(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers, of which HEADER includes those alone that declare what `text` names.
+
+    Of several that declare a name, as complex.cuh overloads `add`, that is the first: a kernel of
+    complex numbers names their type too.
+    """
+    used = {_owners()[name] for name in _USED.findall(text) if name in _owners()}
+    least = "".join(f'#include "{name}"\n' for name in sorted(used))
+    return tuple((name, least if name == HEADER else held) for name, held in headers())
+
+
+@cache
+def _owners() -> dict[str, str]:
+    """Return the header of each name that those in HEADER declare."""
+    held, found = dict(headers()), dict[str, str]()
+    for header in _INCLUDED.findall(held[HEADER]):
+        for words in _DECLARED.findall(held[header]):
+            for name in filter(None, words):
+                found.setdefault(name, header)
+    return found
