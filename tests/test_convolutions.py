@@ -10,8 +10,10 @@ from ptxas import spilt
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
+from hlo2graph.frontend.verify import verify
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.passes.expand_depthwise import expand_depthwise
 from hlo2graph.passes.split_convolutions import split_convolutions
 from tests.emulation import EmulatedExecutable, Kernels
 
@@ -115,6 +117,53 @@ LONG = {
     ),
 }
 
+DEPTHWISE = {
+    "features-first": convolution(
+        "f32[2,12,8,9]",
+        "f32[12,1,3,3]",
+        "f32[2,12,8,9]",
+        f"{SAME}, {FIRST}, feature_group_count=12",
+    ),
+    "strided": convolution(
+        "f32[2,12,8,8]",
+        "f32[12,1,3,3]",
+        "f32[2,12,4,4]",
+        f"window={{size=3x3 stride=2x2 pad=1_1x1_1}}, {FIRST}, feature_group_count=12",
+    ),
+    "dilated-and-turned": convolution(
+        "f32[2,12,4,4]",
+        "f32[3,3,12,1]",
+        "f32[2,12,8,8]",
+        "window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
+        "dim_labels=bf01_01oi->bf01, feature_group_count=12",
+    ),
+    "bf16-other-order": convolution(
+        "bf16[2,8,8,12]",
+        "bf16[3,3,1,12]",
+        "bf16[2,12,8,8]",
+        f"{SAME}, dim_labels=b01f_01io->bf01, feature_group_count=12",
+    ),
+    "gradient": convolution(
+        "f32[4,12,8,8]",
+        "f32[4,12,8,8]",
+        "f32[3,3,1,12]",
+        "window={size=8x8 pad=1_1x1_1}, dim_labels=fb01_io01->01bf, batch_group_count=12",
+    ),
+    "gradient-of-strides": convolution(
+        "f32[4,12,8,8]",
+        "f32[4,12,4,4]",
+        "f32[12,1,3,3]",
+        "window={size=4x4 pad=1_0x1_0 rhs_dilate=2x2}, "
+        "dim_labels=fb01_io01->fb01, batch_group_count=12",
+    ),
+    "gradient-features-last": convolution(
+        "bf16[4,8,8,12]",
+        "bf16[4,8,8,12]",
+        "bf16[3,3,1,12]",
+        "window={size=8x8 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf, batch_group_count=12",
+    ),
+}
+
 
 def planned(programs: dict[str, str], fuse: str):
     plans = {name: h2g.plan(text, target="sm_90", fuse=fuse) for name, text in programs.items()}
@@ -170,11 +219,46 @@ def test_two_steps_mean_the_same(name):
     module = h2g.parse(LONG[name])
     split = split_convolutions(module)
     assert "feature_group_count" in str(split)
-    plans = [h2g.plan(m, target="host") for m in (module, split)]
+    means_the_same(module, verify(split))
+
+
+def means_the_same(before, after) -> None:
+    plans = [h2g.plan(m, target="host") for m in (before, after)]
     arguments = random_inputs(plans[0].inputs, 0)
     (want,), (got,) = (HostExecutable(plan)(*arguments) for plan in plans)
     found = compare(got, want, tolerance_for(plans[0].outputs[0].shape.dtype), "r")
     assert found.ok, str(found)
+
+
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_convolutions_of_each_feature_are_sums(name):
+    module = h2g.parse(DEPTHWISE[name])
+    expanded = verify(expand_depthwise(module))
+    assert all(i.opcode != "convolution" for i in expanded.entry.instructions)
+    means_the_same(module, expanded)
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_convolutions_of_each_feature_run_as_loops_and_folds():
+    plans, kernels = planned(DEPTHWISE, "default")
+    for plan in plans.values():
+        agrees(plan, kernels)
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        f"{SAME}, {FIRST}, feature_group_count=6",
+        "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01, batch_group_count=2",
+    ],
+)
+def test_other_groups_stay_convolutions(attrs):
+    inputs = 2 if "feature" in attrs else 12
+    out = "f32[2,12,8,8]" if "feature" in attrs else "f32[1,12,8,8]"
+    text = convolution("f32[2,12,8,8]", f"f32[12,{inputs},3,3]", out, attrs)
+    module = h2g.parse(text)
+    assert expand_depthwise(module) is module
 
 
 @pytest.mark.parametrize(
