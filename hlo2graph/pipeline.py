@@ -33,6 +33,7 @@ from hlo2graph.options import (
 from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_choleskys import expand_choleskys
+from hlo2graph.passes.expand_depthwise import expand_depthwise
 from hlo2graph.passes.expand_inner_products import expand_inner_products
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
@@ -76,7 +77,8 @@ EXPANSIONS: tuple[Pass, ...] = (settle_sizes, expand_scans, expand_sorts, expand
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": EXPANSIONS,
     "default": (
-        *(*EXPANSIONS, inline_calls, simplify, simplify_loops),
+        *EXPANSIONS,
+        *(inline_calls, expand_depthwise, simplify, simplify_loops),
         *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
         *(
             part_dots,
