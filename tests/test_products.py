@@ -72,6 +72,34 @@ def test_dimensions_that_do_not_lie_one_inside_the_other_are_left_alone():
     assert product(split) is None
 
 
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "out", "dims"),
+    [
+        ("f32[5,8,6,7]", "f32[9,8]", "f32[5,6,7,9]{2,1,3,0}", (1, 1)),
+        ("f32[5,8,6,7]", "f32[8,9]", "f32[5,6,7,9]", (1, 0)),
+        ("f32[9,8]", "f32[5,8,42]", "f32[9,5,42]{2,0,1}", (1, 1)),
+        ("f32[8,9]", "f32[5,8,42]", "f32[9,5,42]", (0, 1)),
+    ],
+)
+def test_many_products_share_an_operand(lhs, rhs, out, dims):
+    module = h2g.parse(
+        f"HloModule m\nENTRY main {{\n  a = {lhs} parameter(0)\n  b = {rhs} parameter(1)\n"
+        f"  ROOT d = {out} dot(a, b), lhs_contracting_dims={{{dims[0]}}}, "
+        f"rhs_contracting_dims={{{dims[1]}}}\n}}\n"
+    )
+    found, root = matmul_of(module.entry), module.entry.result
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(p.shape.dims).astype(np.float32) for p in module.entry.parameters]
+    (want,) = h2g.compile(module, "host")(*args)
+    a, b = (x.reshape(-1) for x in args)
+    assert found is not None
+    assert found.batch == 5
+    assert 0 in (found.lhs.batch_stride, found.rhs.batch_stride)
+    held = at(stored(want, root.shape), found.batch, found.out)
+    got = at(a, found.batch, found.lhs) @ at(b, found.batch, found.rhs)
+    np.testing.assert_allclose(got, held, rtol=1e-4, atol=1e-4)
+
+
 def test_a_target_decides_who_multiplies():
     text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=512, k=512, n=512)
     host, gpu = (h2g.plan(text, target=t).body.thunks for t in ("host", "sm_90"))

@@ -11,12 +11,15 @@ from hlo2graph.ops.cut import Cut, cut_of
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import asks_for_more
 
+FEWEST_EACH = 32  # rows, or columns, of each of many products that share an operand
+
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """How an operand or the result lies in memory, in elements; one of the two strides is 1.
 
-    `offset` is where it begins in the array that it is cut out of.
+    `offset` is where it begins in the array that it is cut out of. Where `batch_stride` is 0, all
+    products of a batch share it: each image's matrix times the same weights.
     """
 
     dtype: DType
@@ -88,17 +91,25 @@ def _product(dot: Instruction, lhs: Cut, rhs: Cut, out: Cut) -> Matmul | None:
     ]
     count = len(batches[0])
     split = count + len(free[0])
-    parts = (
-        (lhs, batches[0], free[0], inner[0]),
-        (rhs, batches[1], inner[1], free[1]),
-        (out, tuple(range(count)), tuple(range(count, split)), tuple(range(split, len(out.dims)))),
-    )
-    matrices = [_matrix(*part) for part in parts]
-    a, b, c = matrices
-    if a is None or b is None or c is None:
-        return None
-    batch = prod(out.dims) // (c.rows * c.columns)
-    return Matmul(batch, c.rows, c.columns, a.columns, a, b, c, asks_for_more(dot))
+    last = tuple(range(split, len(out.dims)))
+    spreads = [(0, 0)]  # how many free dimensions of each side are a batch of the other side whole
+    if not count:
+        spreads += [(k, 0) for k in range(1, len(free[0]))]
+        spreads += [(0, k) for k in range(1, len(free[1]))]
+    for left, right in spreads:
+        across = (*range(count + left), *last[:right])
+        matrices = (
+            _matrix(lhs, (*batches[0], *free[0][:left]), free[0][left:], inner[0]),
+            _matrix(rhs, (*batches[1], *free[1][:right]), inner[1], free[1][right:]),
+            _matrix(out, across, tuple(range(count + left, split)), last[right:]),
+        )
+        a, b, c = matrices
+        if a is None or b is None or c is None:
+            continue
+        if not left + right or (c.rows if left else c.columns) >= FEWEST_EACH:
+            batch = prod(out.dims) // (c.rows * c.columns)
+            return Matmul(batch, c.rows, c.columns, a.columns, a, b, c, asks_for_more(dot))
+    return None
 
 
 def _matrix(
