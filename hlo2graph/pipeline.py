@@ -35,6 +35,7 @@ from hlo2graph.passes.drop_barriers import drop_barriers
 from hlo2graph.passes.expand_choleskys import expand_choleskys
 from hlo2graph.passes.expand_depthwise import expand_depthwise
 from hlo2graph.passes.expand_inner_products import expand_inner_products
+from hlo2graph.passes.expand_normalizations import expand_normalizations
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
 from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
@@ -78,7 +79,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "none": EXPANSIONS,
     "default": (
         *EXPANSIONS,
-        *(inline_calls, expand_depthwise, simplify, simplify_loops),
+        *(inline_calls, expand_normalizations, expand_depthwise, simplify, simplify_loops),
         *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
         *(
             part_dots,
