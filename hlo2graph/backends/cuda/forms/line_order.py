@@ -68,7 +68,7 @@ def _together(lines: Sequence[str]) -> list[str]:
     if len(quotients) < 2:
         return list(lines)
     margin, divisor = quotients[0]["margin"], quotients[0]["divisor"]
-    names = ", ".join(m["name"] for m in quotients)
+    found = ", ".join(f"{m['dividend']}, {m['name']}" for m in quotients)
     usual = [
         f"{margin}{m['type']} {m['name']} = hlo::quotient({m['dividend']}, {divisor});"
         for m in quotients
@@ -76,7 +76,7 @@ def _together(lines: Sequence[str]) -> list[str]:
     rare = [
         f"{margin}  {m['name']} = hlo::divide_any({m['dividend']}, {divisor});" for m in quotients
     ]
-    test = f"{margin}if (!hlo::are_usual({divisor}, hlo::least_size({names}))) {{"
+    test = f"{margin}if (!hlo::are_usual({divisor}, hlo::least_size({found}))) {{"
     return [*usual, test, *rare, f"{margin}}}"]
 
 

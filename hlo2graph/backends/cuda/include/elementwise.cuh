@@ -62,17 +62,20 @@ __device__ inline T divide(T a, T b) {
 __device__ __noinline__ static f32 divide_any(f32 a, f32 b) { return a / b; }
 
 // A guess by the divisor's reciprocal, corrected once: the reciprocal is found once where many
-// quotients have one divisor. Exact (Markstein) where nothing on the way is too large or small.
+// quotients have one divisor. Exact (Markstein) where nothing on the way is too large or small; of a
+// zero too, whose guess is exact and has the sign that a correction may lose.
 __device__ inline f32 quotient(f32 a, f32 b) {
   const f32 reciprocal = __frcp_rn(b), guess = a * reciprocal;
-  return ::fmaf(::fmaf(-b, guess, a), reciprocal, guess);
+  return a == 0 ? guess : ::fmaf(::fmaf(-b, guess, a), reciprocal, guess);
 }
-__device__ inline bool are_usual(f32 divisor, f32 least) {  // of the quotients' sizes
+// The least size of quotients, each behind its dividend, that are not exact zeros.
+__device__ inline f32 least_size(f32 a, f32 found) { return a == 0 ? 1.0f : ::fabsf(found); }
+__device__ inline bool are_usual(f32 divisor, f32 least) {
   return ::fabsf(divisor) > 0x1p-40f && ::fabsf(divisor) < 0x1p60f && least > 0x1p-60f;
 }
 __device__ inline f32 divide(f32 a, f32 b) {
   const f32 found = quotient(a, b);
-  return are_usual(b, ::fabsf(found)) ? found : divide_any(a, b);
+  return are_usual(b, least_size(a, found)) ? found : divide_any(a, b);
 }
 __device__ inline f64 divide(f64 a, f64 b) { return a / b; }
 
@@ -186,9 +189,9 @@ __device__ inline f32 minimum(f32 a, f32 b) {
   return found;
 }
 #endif
-__device__ inline f32 least_size(f32 x) { return ::fabsf(x); }
-template <class... More> __device__ inline f32 least_size(f32 x, More... more) {
-  return minimum(::fabsf(x), least_size(more...));
+template <class... More>
+__device__ inline f32 least_size(f32 a, f32 found, More... more) {
+  return minimum(least_size(a, found), least_size(more...));
 }
 template <class T> __device__ inline T clamp(T low, T x, T high) {
   return minimum(maximum(low, x), high);
