@@ -319,6 +319,21 @@ def test_a_known_choice_is_made():
     assert list(made.computations) == ["main"]
 
 
+@pytest.mark.parametrize("zero", ["0", "-0"])
+def test_whether_a_number_is_positive_is_asked_of_what_is_left_of_it(zero):
+    """So that nobody else may read the number itself; a NaN is as little positive as before."""
+    body = f"""{SCALARS}c = f32[] constant({zero})
+e = f32[] exponential(p)
+m = f32[] maximum(c, e)
+g = pred[] compare(e, c), direction=GT
+l = pred[] compare(e, c), direction=GE
+t = pred[] compare(e, c), direction=GT, type=TOTALORDER
+ROOT r = (f32[], pred[], pred[], pred[]) tuple(m, g, l, t)"""
+    made = rewritten(module_of(body), simplify)
+    assert [made.entry[n].operands[0] for n in "glt"] == ["m", "e", "e"]
+    left_of(body.replace("exponential", "negate"))
+
+
 def test_calls_are_inlined_with_their_names_where_these_are_free():
     called = "f { x = f32[4] parameter(0)\nn = f32[4] negate(x)\nROOT e = f32[4] exponential(n) }\n"
     outer = "g { y = f32[4] parameter(0)\nROOT c = f32[4] call(y), to_apply=f }\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hlo2graph.hlo import DType, Instruction, Kind, Shape
 from hlo2graph.hlo.floats import MANTISSA_BITS
 from hlo2graph.ops.expect import integer
@@ -16,6 +18,8 @@ def compare(draft: Draft, instr: Instruction) -> Found:
     """Decide comparisons of a whole number with itself, or with the end of its range."""
     left, right = instr.operands
     dtype = draft.shape(left).dtype
+    if dtype.is_float:
+        return _rectified(draft, instr)
     if not dtype.is_integer and dtype.kind is not Kind.PRED:
         return None
     direction = str(instr.attrs["direction"])
@@ -30,6 +34,23 @@ def compare(draft: Draft, instr: Instruction) -> Found:
     decided = {(low, "LT"): False, (low, "GE"): True, (high, "GT"): False, (high, "LE"): True}
     found = decided.get((int(bound), direction))
     return None if found is None else filled_with(draft, instr, found)
+
+
+def _rectified(draft: Draft, instr: Instruction) -> Found:
+    """Ask of max(x, 0) whether it is positive, where there is one, and no more of x: it may go."""
+    left, right = instr.operands
+    ordered = instr.attrs.get("type") == "TOTALORDER"
+    if ordered or instr.attrs["direction"] != "GT" or not _is_zero(draft, right):
+        return None
+    for user in draft.users_of(left):
+        others = [o for o in user.operands if o != left]
+        if user.opcode == "maximum" and len(others) == 1 and _is_zero(draft, others[0]):
+            return replace(instr, operands=(user.name, right))
+    return None
+
+
+def _is_zero(draft: Draft, name: str) -> bool:
+    return is_splat(draft, name, 0.0) or is_splat(draft, name, -0.0)
 
 
 def select(draft: Draft, instr: Instruction) -> Found:
