@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo2graph.hlo import Attribute, DimLabels, Instruction, Shape, Window, WindowDim
+from hlo2graph.hlo import Attribute, DimLabels, Instruction, Layout, Shape, Window, WindowDim
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.matmul import product_of
 from hlo2graph.passes.draft import Draft
@@ -43,18 +43,20 @@ def convolution(draft: Draft, instr: Instruction) -> Found:
     given = draft.shape(kernel)
     sides = [label for label in labels.rhs if label in "io"]
     dims = tuple(given.dims[labels.rhs.index(label)] for label in sides)
-    flat = draft.add(instr, "reshape", Shape(given.dtype, dims), (kernel,))
+    order = tuple(sides.index(labels.rhs[d]) for d in given.minor_to_major if labels.rhs[d] in "io")
+    layout = None if given.is_row_major else Layout(order)  # the same bytes
+    flat = draft.add(instr, "reshape", Shape(given.dtype, dims, layout), (kernel,))
     attrs: dict[str, Attribute] = {
         "lhs_contracting_dims": (labels.lhs.index("f"),),
         "rhs_contracting_dims": (sides.index("i"),),
         **{k: v for k, v in instr.attrs.items() if k == "operand_precision"},
     }
-    order = [*(label for label in labels.lhs if label != "f"), "f"]
-    wanted = tuple(order.index(label) for label in labels.out)
+    free = [*(label for label in labels.lhs if label != "f"), "f"]
+    wanted = tuple(free.index(label) for label in labels.out)
     if list(wanted) == sorted(wanted):
         return made(instr, "dot", (source, flat), attrs)
     assert isinstance(instr.shape, Shape)
-    sizes = tuple(instr.shape.dims[labels.out.index(label)] for label in order)
+    sizes = tuple(instr.shape.dims[labels.out.index(label)] for label in free)
     product = draft.add(instr, "dot", Shape(instr.shape.dtype, sizes), (source, flat), attrs)
     return made(instr, "transpose", (product,), {"dimensions": wanted})
 

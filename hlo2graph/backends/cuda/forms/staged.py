@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import storage_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import Product, Side
+from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
@@ -27,62 +27,12 @@ from hlo2graph.ops.expect import written
 WARP = 32
 SPAN = 32  # rows, and columns, that a warp computes: of each eight a thread has one
 CHUNK = 32  # steps that a team takes at once
-FOUR = 4  # words of an access
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
 MOST_WARPS = 16  # of a multiprocessor, each thread with 128 registers
 MOST_SHARED = 96 * 1024
 BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
 _Step: TypeAlias = tuple[Index, list[Expr]]  # of the sum, and tests that it is one
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """One side of the tile as a team holds it: where, and the places of the thread's rows."""
-
-    side: Side
-    name: str
-    words: int  # of a row's steps in a chunk
-    per: int  # steps of a word
-    team: int  # threads
-
-    @property
-    def stride(self) -> int:
-        """Words from a row to the next, or from a step: threads' accesses fall apart by banks."""
-        if not self.side.is_deep:
-            return self.side.tile
-        return self.words + (FOUR if self.per == 1 else 0)
-
-    @property
-    def size(self) -> int:
-        """Words in all."""
-        return self.stride * (self.side.tile if self.side.is_deep else self.words)
-
-    @property
-    def runs(self) -> int:
-        """Accesses of four words that a thread makes for a chunk."""
-        return self.side.tile * self.words // FOUR // self.team
-
-    @property
-    def elements(self) -> int:
-        """Elements of an access."""
-        return FOUR * self.per
-
-    @property
-    def abreast(self) -> int:
-        """How many accesses are side by side: the team's threads then turn to the next."""
-        return (self.words if self.side.is_deep else self.side.tile) // FOUR
-
-    def place_of(self, row: Expr, word: Expr) -> Expr:
-        """Return where four words are: of a row from `word` on, or of a step from `row` on."""
-        if self.side.is_deep:
-            return f"({row}) * {self.stride} + {word}"
-        turned = f"({word}) / {self.words // FOUR} * 2 & {min(self.side.tile // FOUR, 8) - 1}"
-        return f"({word}) * {self.stride} + (({row}) / {FOUR} ^ ({turned})) * {FOUR}"
-
-    def row_of(self, lane: str, k: str) -> Expr:
-        """Return which row of its warp's is row k of those that a lane's group has."""
-        return f"{lane} + 8 * ({k})" if self.side.is_deep else f"{lane} * {FOUR} + {k}"
 
 
 def staged_kernel(form: Form, product: Product) -> KernelSource:
@@ -116,7 +66,7 @@ class _Writer:
         self.team = rows.tile // SPAN * (columns.tile // SPAN) * WARP
         per = 4 // self.dtype.size
         self.sides = [
-            _Operand(side, name, CHUNK // per, per, self.team)
+            Operand(side, name, CHUNK // per, per, self.team)
             for side, name in ((rows, "a"), (columns, "b"))
         ]
         self.teams = self._count_teams()
@@ -208,7 +158,7 @@ class _Writer:
             emit.line(f"{kind} next_{operand.name}{count};")
             emit.line(f"bool inside_{operand.name}{count};")
 
-    def _place(self, operand: _Operand) -> None:
+    def _place(self, operand: Operand) -> None:
         """Write where the rows are that a thread reads, the same in all chunks."""
         emit, side, name = self.emit, operand.side, operand.name
         names = (f"word_{name}", f"row_{name}")
@@ -265,7 +215,7 @@ class _Writer:
             found.append((emit.split(at, sizes), tests))
         return found
 
-    def _fetch(self, operand: _Operand, chunk: Expr) -> None:
+    def _fetch(self, operand: Operand, chunk: Expr) -> None:
         """Write how a thread reads its elements of a chunk, in the order in which they lie."""
         emit, name, per = self.emit, operand.name, operand.per
         steps: list[_Step] = []
@@ -281,7 +231,7 @@ class _Writer:
                 order = [(k, n, k * per + n) for n in range(per) for k in range(FOUR)]
             self._read(operand, run, [(k, steps[n], at) for k, n, at in order])
 
-    def _read(self, operand: _Operand, run: int, order: Sequence[tuple[int, _Step, int]]) -> None:
+    def _read(self, operand: Operand, run: int, order: Sequence[tuple[int, _Step, int]]) -> None:
         emit, name = self.emit, operand.name
         stores: list[str] = []
         flags: dict[Expr, Expr] = {}
@@ -301,7 +251,7 @@ class _Writer:
         for store in stores:
             emit.line(store)
 
-    def _put(self, operand: _Operand) -> None:
+    def _put(self, operand: Operand) -> None:
         """Write how what was read goes to shared memory."""
         name, per = operand.name, operand.per
         how = "tf32_bits" if per == 1 else "joined_bits"
@@ -341,8 +291,8 @@ class _Writer:
                     emit.line(f"four_{name}[k] = *(const hlo::Four*)&{name}[{place}];")
             with self._unrolled("s", 2), self._unrolled("i", 2), self._unrolled("j", FOUR):
                 a, b = self.sides
-                registers = [_word(a, f"2 * i + {n % 2}", f"2 * s + {n // 2}") for n in range(4)]
-                registers += [_word(b, "j", f"2 * s + {n}") for n in range(2)]
+                registers = [a.word(f"2 * i + {n % 2}", f"2 * s + {n // 2}") for n in range(4)]
+                registers += [b.word("j", f"2 * s + {n}") for n in range(2)]
                 emit.line(f"hlo::mma<hlo::{self.dtype}>(total[i][j], {', '.join(registers)});")
 
     @contextmanager
@@ -409,9 +359,3 @@ class _Writer:
             return self._neighbours(first, count, side.sizes)
         at = (self.emit.integer(f"{first} + {k}") for k in range(count))
         return [self.emit.split(place, side.sizes) for place in at]
-
-
-def _word(operand: _Operand, row: str, word: str) -> Expr:
-    """Return the word of a row that a thread has just read."""
-    first, then = (row, word) if operand.side.is_deep else (word, row)
-    return f"four_{operand.name}[{first}].x[{then}]"
