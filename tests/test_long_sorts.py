@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
+from hlo2graph.ops.sort_key import sort_key
 from hlo2graph.passes.large.split_sorts import split_sorts
 from hlo2graph.passes.large.split_tops import split_tops
 from tests.emulation import EmulatedExecutable, Kernels
@@ -51,6 +53,23 @@ def top(dims: str, kept: str, k: int, dtype: str, largest: str = "true") -> str:
     )
 
 
+def steps(count: int, dtype: str, *lengths: int) -> str:
+    """Return a sort in steps, from each length to the next."""
+    both, lines = f"({dtype}[{count}], s32[{count}])", []
+    names = "x, i"
+    for number, (before, after) in enumerate(pairwise(lengths)):
+        config = f'{{"sort_runs": {{"dimension": 0, "length": {after}, "sorted": {before}}}}}'
+        lines += [
+            f"step{number} = {both} custom-call({names}), to_apply=before, "
+            f'custom_call_target="hlo2graph$sort_runs", backend_config={config}',
+            f"x{number} = {dtype}[{count}] get-tuple-element(step{number}), index=0",
+            f"i{number} = s32[{count}] get-tuple-element(step{number}), index=1",
+        ]
+        names = f"x{number}, i{number}"
+    first = f"x = {dtype}[{count}] parameter(0) i = s32[{count}] iota(), iota_dimension=0 "
+    return module(f"{first} {' '.join(lines)} ROOT r = {both} tuple({names})", BY_BOTH)
+
+
 TOTAL = ", type=TOTALORDER"
 SORTS = {
     "alone": module(
@@ -72,7 +91,12 @@ TOPS = {
     "most-kept": top("10000", "1024", 1024, "u8"),
 }
 PROGRAMS = {f"sort-{k}": v for k, v in SORTS.items()} | {f"top-{k}": v for k, v in TOPS.items()}
-PROGRAMS |= SHORT
+PROGRAMS |= SHORT | {
+    "merged": steps(5000, "s8", 1, 2048, 4096, 8192),
+    "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
+    "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
+    "turned": pairs("1500,2", 0, "u8", comparator("u8", "LT").replace("(a, b)", "(b, a)")),
+}
 
 
 @cache
@@ -97,7 +121,7 @@ def given_to(plan) -> list[np.ndarray]:
 def test_long_rows_are_as_the_host_has_them(name):
     plans, kernels = emulated()
     plan = plans[name]
-    assert len(plan.body.thunks) > (0 if name in SHORT else 1)
+    assert len(plan.body.thunks) > (1 if name.startswith(("sort", "top")) else 0)
     arguments = given_to(plan)
     executable = EmulatedExecutable(plan, kernels)
     got = executable(*arguments)
@@ -152,9 +176,9 @@ def test_short_sorts_by_value_get_an_order():
     (sort,) = [i for i in made.entry.instructions if i.opcode == "sort"]
     assert sort.attrs["to_apply"] == "before.total"
     plan = hlo2graph.plan(text, target="sm_90")
-    assert any("merge_sort_window" in k.text for k in kernels_of(plan).values())
+    assert any("sort_by_key" in k.text for k in kernels_of(plan).values())
     plan = hlo2graph.plan(text, target="sm_90", fuse="none")
-    assert not any("merge_sort_window" in k.text for k in kernels_of(plan).values())
+    assert not any("sort_by_key" in k.text for k in kernels_of(plan).values())
 
 
 JAX = """before {
@@ -172,6 +196,25 @@ def test_comparators_that_give_every_number_a_place_stay():
         made = split_sorts(hlo2graph.parse(pairs(f"3,{length}", 1, "f32", JAX)))
         used = {i.attrs["to_apply"] for i in made.entry.instructions if "to_apply" in i.attrs}
         assert used == {"before"}
+
+
+TWO_KEYS = """before {
+  a = f32[] parameter(0) b = f32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
+  fi = f32[] convert(i) fj = f32[] convert(j) x = f32[] add(a, fi) y = f32[] add(fj, b)
+  ROOT r = pred[] compare(x, y), direction=LT, type=TOTALORDER }"""
+
+
+def test_a_key_is_seen_where_both_sides_are_made_alike():
+    def found(region: str):
+        return sort_key(hlo2graph.parse(pairs("9", 0, "f32", region)).computations, "before")
+
+    assert found(JAX).rises
+    assert not found(comparator("f32", "GT", TOTAL)).rises
+    assert not found(comparator("f32", "LT", TOTAL).replace("(a, b)", "(b, a)")).rises
+    assert found(comparator("f32", "LT")) is None  # it has no place for NaNs
+    assert found(TWO_KEYS) is None
+    assert found(TWO_KEYS.replace("add(fj, b)", "add(b, fj)")).rises
+    assert found(JAX.replace("(kb)", "(b)").replace("compare(ka, kb)", "compare(ka, sb)")) is None
 
 
 CALL = (
@@ -196,7 +239,9 @@ def test_steps_are_checked():
     refused(runs(64, 1, ", to_apply=sum"), "must return pred")
 
 
-@pytest.mark.parametrize("text", [runs(64, 16), runs(48, 24), runs(8192, 1), module(CALL, LESS)])
+@pytest.mark.parametrize(
+    "text", [runs(64, 24), runs(48, 24), runs(8192, 1), runs(2**21, 4), module(CALL, LESS)]
+)
 def test_steps_that_say_nothing_sensible_are_refused_by_name(text):
     with pytest.raises(UnsupportedError, match=r"hlo2graph\$sort_runs|sort_runs|backend_config"):
         hlo2graph.compile(text, backend="host")

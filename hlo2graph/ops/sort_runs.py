@@ -1,7 +1,8 @@
 """`hlo2graph$sort_runs`: a step of a long sort, which passes write and blocks do.
 
 Runs of `length` elements along a dimension (the last one may be shorter) are sorted as `to_apply`
-says, each for itself. Each is known to consist of sorted runs of `sorted` elements.
+says, each for itself. Each is known to consist of sorted runs of `sorted` elements: two of them, or
+more, or elements that a window holds.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hlo2graph.ops.spec import Computations, Evaluator, HostValue
 
 SORT_RUNS = "hlo2graph$sort_runs"
 WIDEST = 4096  # elements of a window in shared memory
+LONGEST_JOINED = 1 << 20  # of a run that is made of more than two
 SHARED_BYTES = 40 * 1024
 ORDER_BYTES = 2  # of an element's place in a window
 FEWEST = 64
@@ -53,8 +55,10 @@ def runs_of(instr: Instruction) -> Runs | None:
     runs = Runs(*(int(n) for n in numbers if n is not None))
     doubles = runs.sorted >= 1 and runs.length == 2 * runs.sorted
     first = runs.sorted == 1 and 2 <= runs.length <= WIDEST
+    several = runs.sorted > 1 and 2 * runs.sorted < runs.length <= LONGEST_JOINED
+    whole = runs.sorted > 0 and runs.length % runs.sorted == 0
     power = runs.length & (runs.length - 1) == 0
-    return runs if (doubles or first) and power else None
+    return runs if (doubles or first or several) and whole and power else None
 
 
 def begins_a_sort(instr: Instruction) -> bool:
@@ -106,7 +110,7 @@ def why_not_runs(instr: Instruction) -> str | None:
     """Return why a call cannot run, or None."""
     runs = runs_of(instr)
     if runs is None:
-        return f"its backend_config must say {', '.join(_NAMES)}: twice as long runs, or windows"
+        return f"its backend_config must say {', '.join(_NAMES)}: several runs in one, or windows"
     if too_wide(instr.shape) or (
         runs.sorted == 1 and runs.length > window_for(instr.shape, runs.length)
     ):

@@ -1,9 +1,12 @@
 """Take long sorts apart into steps that many blocks do at once.
 
 In and out: a Module of the same meaning. Windows of a row, as many elements as a block holds, are
-sorted first; then neighbouring runs are merged until one is left. So that every block finds the
-same place for an element, the comparator must order all that it is given: where it compares floats
-by value, NaNs are made one number above all others. Without that HLO leaves open where they go.
+sorted first; then neighbouring runs are merged until one is left. Where that makes few, the windows
+are smaller, for more blocks, and one step looks for each element's place among all runs.
+
+So that every block finds the same place for an element, the comparator must order all that it is
+given: where it compares floats by value, NaNs are made one number above all others. Without that
+HLO leaves open where they go.
 Short sorts are given such comparators too: a block has a faster way for these.
 """
 
@@ -24,11 +27,20 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.ops.expect import integers
-from hlo2graph.ops.sort_runs import Runs, orders_all, orders_by_value, too_wide, window_for
+from hlo2graph.ops.sort_runs import (
+    LONGEST_JOINED,
+    Runs,
+    orders_all,
+    orders_by_value,
+    too_wide,
+    window_for,
+)
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
+SMALL = 1024  # elements of a window, of which one step makes a whole
+MOST_LOOKS = 1 << 22  # of elements in windows, in that step
 _PRED = DTYPES["pred"]
 
 
@@ -71,11 +83,15 @@ def _split(draft: Draft, instr: Instruction, comparator: str) -> None:
     """Put the steps into a sort's place."""
     (along,) = integers(instr, "dimensions")
     whole = draft.shape(instr.operands[0]).dims[along]
-    length = window_for(instr.shape, whole)
-    steps = [Runs(along, length, 1)]
-    while length < whole:
-        steps.append(Runs(along, 2 * length, length))
-        length *= 2
+    length, shape = window_for(instr.shape, whole), draft.shape(instr.operands[0])
+    small = min(SMALL, length)
+    if shape.elements * -(-whole // small) <= MOST_LOOKS and whole <= LONGEST_JOINED:
+        steps = [Runs(along, small, 1), Runs(along, 1 << (whole - 1).bit_length(), small)]
+    else:
+        steps = [Runs(along, length, 1)]
+        while length < whole:
+            steps.append(Runs(along, 2 * length, length))
+            length *= 2
     operands = instr.operands
     for runs in steps[:-1]:
         attrs = {**runs.attrs(), "to_apply": comparator}

@@ -1,6 +1,8 @@
 """The form of a step of a long sort: each block makes as much of the result as a window holds.
 
-The first step sorts windows. Each other one merges neighbouring runs: a warp finds, by the elements
+The first step sorts windows. Where a step makes one run of many, each element looks in all of them
+for how many go before it, and goes to its place; a block takes a warp's number of neighbours, and
+its warps the runs in turn. Other steps merge two neighbouring runs: a warp finds, by the elements
 that are compared there, how much of either run lies before the block's part of the merged one, a
 second warp how much lies before its end. What is between is merged in shared memory, where each
 thread finds its own part in the same way. Equal elements of the first run come first.
@@ -9,12 +11,13 @@ thread finds its own part in the same way. Equal elements of the first run come 
 from __future__ import annotations
 
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.sort import Window, threads_for
+from hlo2graph.backends.cuda.forms.sort import WARP, Window, key_of, threads_for
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.sort_runs import Runs, runs_of, window_for
 
 EACH = 8  # elements that a thread merges
+RANKING_WARPS = 8
 FEWEST_THREADS = 64  # two warps, which look for the block's part
 
 
@@ -24,21 +27,67 @@ def runs_kernel(form: Form) -> KernelSource:
     assert runs is not None
     shape = form.shape(0)
     length = shape.dims[runs.dimension]
+    if runs.length > 2 * runs.sorted > 2:
+        return _ranked(form, runs, length)
     window = window_for(form.instr.shape, runs.length)
     sorts = runs.sorted == 1
-    threads = threads_for(window) if sorts else max(FEWEST_THREADS, window // EACH)
+    key = key_of(form) if sorts else None
+    threads = threads_for(window, key) if sorts else max(FEWEST_THREADS, window // EACH)
     writer = Window(form, form.emitter(), runs.dimension, window, threads)
     emit = writer.emit
     pieces = max(1, -(-length // window))
     row, piece = emit.split(emit.integer(emit.block_index), (-1, pieces))
     writer.find_row(row)
     emit.line(f"const {writer.index} first = ({writer.index}){piece} * {window};")
-    if sorts:
+    if key:
+        writer.sort_by_key(key, length)
+    elif sorts:
+        writer.stage()
         writer.sort_window(length)
     else:
+        writer.stage()
         _merge(writer, runs, length)
     rows = shape.elements // length if length else 0
     return form.source(emit, max(1, rows * pieces) if rows else 1, threads)
+
+
+def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
+    """Let each element find its place among those of all runs."""
+    writer = Window(form, form.emitter(), runs.dimension, WARP, RANKING_WARPS * WARP)
+    emit, index = writer.emit, writer.index
+    pieces = max(1, -(-length // WARP))
+    row, piece = emit.split(emit.integer(emit.block_index), (-1, pieces))
+    writer.find_row(row)
+    emit.line(f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};")
+    emit.line(f"const {index} mine = {piece} * {WARP} + lane;")
+    emit.line(f"const {index} here = mine < {length} ? mine : {length - 1};")
+    emit.line(f"const {index} start = here / {runs.length} * {runs.length};")
+    end = f"start + {runs.length} < {length} ? start + {runs.length} : {length}"
+    emit.line(f"const {index} end = {end}, own = here / {runs.sorted} * {runs.sorted};")
+    operands = form.instr.operands
+    held = [emit.leaf(name, 0, writer.place("here")) for name in operands]
+    with emit.block(f"const auto goes = [&]({index} run, {index} at) -> bool", ";"):
+        emit.line("if (run == own) return at < here;")
+        emit.line("const bool is_later = run > own;")
+        values: list[Expr] = []
+        for leaf, name, x in zip(form.results, operands, held, strict=True):
+            other = emit.leaf(name, 0, writer.place("at"))
+            for one, two in ((other, x), (x, other)):
+                values.append(emit.bind(leaf.dtype, f"is_later ? {one} : {two}"))
+        (found,) = emit.call(str(form.instr.attrs["to_apply"]), values)
+        emit.line(f"return {found} == is_later;")
+    emit.line(f"__shared__ {index} parts[{RANKING_WARPS}][{WARP}];")
+    among = f"start + warp * {runs.sorted}, {RANKING_WARPS * runs.sorted}, end, goes"
+    emit.line(f"parts[warp][lane] = hlo::count_leading<{runs.sorted}, {index}>({among});")
+    emit.line("__syncthreads();")
+    emit.line(f"if (warp > 0 || mine >= {length}) return;")
+    emit.line(f"{index} place = start;")
+    emit.line(f"for (int w = 0; w < {RANKING_WARPS}; ++w) place += parts[w][lane];")
+    for number, (leaf, x) in enumerate(zip(form.results, held, strict=True)):
+        at = emit.offset(leaf, writer.place("place"))
+        emit.line(f"r{number}[{at}] = {emit.stored(leaf.dtype, x)};")
+    rows = form.shape(0).elements // length if length else 0
+    return form.source(emit, max(1, rows * pieces), writer.threads)
 
 
 def _merge(writer: Window, runs: Runs, length: int) -> None:

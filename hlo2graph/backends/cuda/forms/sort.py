@@ -1,8 +1,11 @@
 """The sort form: one block a row.
 
-A window of elements lies in shared memory, with an array of their order beside it. Runs are merged
-where the comparator orders all numbers; where it may have no place for NaNs, a network keeps the
-result a permutation: equal elements keep their places by comparing these too, so it is stable.
+Where the comparator compares one key of each element, words of a key and a place are sorted, by
+warps in registers, then by merging in shared memory; elements are fetched where the places say.
+
+Else a window of elements lies in shared memory, with an array of their order beside it. Runs are
+merged where the comparator orders all numbers; where it may have no place for NaNs, a network keeps
+the result a permutation: equal elements keep their places by comparing these too, so it is stable.
 
 A row longer than a window is cut into tiles of half a window. Sorted tiles meet their left and
 right neighbours in turn and keep the lower and the upper half, as many times as there are tiles:
@@ -19,14 +22,11 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import integers
+from hlo2graph.ops.sort_key import SortKey, sort_key
 from hlo2graph.ops.sort_runs import orders_all, window_for
 
 AT_ONCE = 8  # elements that a thread loads together
-
-
-def threads_for(window: int) -> int:
-    """Return one thread for two elements, whole warps."""
-    return min(512, max(32, window // 2))
+MOST_THREADS, WARP = 512, 32
 
 
 def sort_kernel(form: Form) -> KernelSource:
@@ -34,11 +34,27 @@ def sort_kernel(form: Form) -> KernelSource:
     shape, (along,) = form.shape(0), integers(form.instr, "dimensions")
     length = shape.dims[along]
     window = window_for(form.instr.shape, length)
-    writer = Window(form, form.emitter(), along, window, threads_for(window))
+    key = key_of(form) if length <= window else None
+    writer = Window(form, form.emitter(), along, window, threads_for(window, key))
     writer.find_row(writer.emit.integer(writer.emit.block_index))
-    _write_row(writer, length)
+    if key:
+        writer.emit.line(f"const {writer.index} first = 0;")
+        writer.sort_by_key(key, length)
+    else:
+        writer.stage()
+        _write_row(writer, length)
     rows = shape.elements // length if length else 0
     return form.source(writer.emit, max(1, rows), writer.threads)
+
+
+def key_of(form: Form) -> SortKey | None:
+    """Return the key by which a form's comparator orders, if that is all that it does."""
+    return sort_key(form.computations, str(form.instr.attrs["to_apply"]))
+
+
+def threads_for(window: int, key: SortKey | None = None) -> int:
+    """Return one thread for two elements, or four where they have a key; whole warps."""
+    return min(MOST_THREADS, max(WARP, window // (4 if key else 2)))
 
 
 def _write_row(writer: Window, length: int) -> None:
@@ -73,9 +89,12 @@ class Window:
         self.index = emit.index_type
         self.row: dict[int, Expr] = {}
         self.shared = [emit.fresh("s") for _ in form.results]
-        emit.line(f"__shared__ hlo::u16 order[{window}];")
-        for leaf, name in zip(form.results, self.shared, strict=True):
-            emit.line(f"__shared__ {storage_type(leaf.dtype)} {name}[{window}];")
+
+    def stage(self) -> None:
+        """Declare where the elements of a window and their order lie, and what compares two."""
+        self.emit.line(f"__shared__ hlo::u16 order[{self.window}];")
+        for leaf, name in zip(self.form.results, self.shared, strict=True):
+            self.emit.line(f"__shared__ {storage_type(leaf.dtype)} {name}[{self.window}];")
         self._comparator()
 
     def find_row(self, number: Expr) -> None:
@@ -102,6 +121,29 @@ class Window:
             call = f"sort_window<{numbers}>(order, count, before)"
         self.emit.line(f"hlo::{call};")
         self.each(self.store)
+
+    def sort_by_key(self, key: SortKey, end: Expr | int) -> None:
+        """Sort a window of operands, whose comparator compares a key."""
+        emit = self.emit
+        self.count(end)
+        emit.line(f"__shared__ hlo::u64 words[{self.window}];")
+        with emit.block("const auto key = [&](int slot) -> hlo::u32", ";"):
+            index = self.place(emit.integer("first + slot"))
+            elements = [emit.leaf(name, 0, index) for name in self.form.instr.operands]
+            emit.enter(key.computation, tuple(x for x in elements for _ in range(2)))
+            (found,) = emit.leaves(key.computation.root, ())
+            emit.leave()
+            emit.line(f"return {'' if key.rises else '~'}hlo::order_key({found});")
+        emit.line(f"hlo::sort_by_key<{self.window}, {self.threads}>(words, count, key);")
+        self.each(self._fetch)
+
+    def _fetch(self, index: Index) -> None:
+        """Store the element that belongs into a slot, from where it is among the operands."""
+        source = self.place(self.emit.integer("first + (int)(hlo::u32)words[slot]"))
+        operands = self.form.instr.operands
+        for number, (leaf, name) in enumerate(zip(self.form.results, operands, strict=True)):
+            value = self.emit.stored(leaf.dtype, self.emit.leaf(name, 0, source))
+            self.emit.line(f"r{number}[{self.emit.offset(leaf, index)}] = {value};")
 
     def _comparator(self) -> None:
         """Write `before(a, b)`: whether slot a of the window sorts before slot b."""

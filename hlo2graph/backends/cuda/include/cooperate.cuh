@@ -35,13 +35,16 @@ template <class T, class Move> __device__ inline T by_words(T x, Move move) {
   return x;
 }
 
-// The value that the thread `delta` lanes further on holds, `delta` lanes before, or in `lane` of the
-// warp; all 32 lanes take part.
+// The value that the thread `delta` lanes further on holds, `delta` lanes before, in the lane whose
+// number differs by `mask`, or in `lane` of the warp; all 32 lanes take part.
 template <class T> __device__ inline T shuffle_down(T x, int delta) {
   return by_words(x, [=](u32 word) { return __shfl_down_sync(0xffffffffu, word, delta); });
 }
 template <class T> __device__ inline T shuffle_up(T x, int delta) {
   return by_words(x, [=](u32 word) { return __shfl_up_sync(0xffffffffu, word, delta); });
+}
+template <class T> __device__ inline T shuffle_across(T x, int mask) {
+  return by_words(x, [=](u32 word) { return __shfl_xor_sync(0xffffffffu, word, mask); });
 }
 template <class T> __device__ inline T shuffle_from(T x, int lane) {
   return by_words(x, [=](u32 word) { return __shfl_sync(0xffffffffu, word, lane); });

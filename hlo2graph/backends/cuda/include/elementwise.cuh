@@ -214,6 +214,14 @@ __device__ inline s64 total_order(f64 x) {
 }
 template <HLO_INTEGER(T)> __device__ inline T total_order(T x) { return x; }
 
+// An unsigned number that is the larger, the later an element is in the total order.
+template <class T> __device__ inline auto order_key(T x) {
+  const auto place = total_order(x);
+  const bool is_signed = IsSigned<decltype(total_order(x))>::value;
+  if constexpr (sizeof(place) > 4) return (u64)place ^ (is_signed ? 1ull << 63 : 0ull);
+  else return (u32)(s64)place ^ (is_signed ? 1u << 31 : 0u);
+}
+
 template <HLO_INTEGER(T)> __device__ inline T abs(T a) {
   return IsSigned<T>::value && a < (T)0 ? subtract((T)0, a) : a;
 }

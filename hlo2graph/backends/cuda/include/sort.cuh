@@ -1,7 +1,8 @@
-// Sorting a window in shared memory: networks and merges over an array of the elements' order.
+// Sorting a window in shared memory: networks and merges over an array of the elements' order, or of
+// words that have a key and a place.
 #pragma once
 
-#include "types.cuh"
+#include "cooperate.cuh"
 
 namespace hlo {
 
@@ -152,6 +153,98 @@ __device__ inline void merge_sort_window(
   if (from == order) return;
   for (int slot = threadIdx.x; slot < count; slot += Threads) order[slot] = spare[slot];
   __syncthreads();
+}
+
+// ---- sorting by one key -------------------------------------------------------------------------
+
+// Sort what the lanes of a warp have in their registers, Each a lane, by a network.
+template <int Each> __device__ inline void sort_warp(u64 (&x)[Each]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int size = 2; size <= 32 * Each; size *= 2) {
+#pragma unroll
+    for (int stride = size / 2; stride > 0; stride /= 2) {
+      // Runs of half of `size` are merged: the second one is met from its end.
+      const int mask = stride == size / 2 ? size - 1 : stride, within = mask % Each;
+      u64 other[Each];
+#pragma unroll
+      for (int e = 0; e < Each; ++e)
+        other[e] = mask < Each ? x[e ^ within] : shuffle_across(x[e ^ within], mask / Each);
+#pragma unroll
+      for (int e = 0; e < Each; ++e) {
+        const bool is_first = stride < Each ? !(e & stride) : !(lane & stride / Each);
+        x[e] = is_first == x[e] < other[e] ? x[e] : other[e];
+      }
+    }
+  }
+}
+
+// Let each thread take its Each words of two merged runs of `width`, which stand side by side.
+template <int Each> __device__ inline void merge_words(const u64* words, int width, u64 (&x)[Each]) {
+  const int first = threadIdx.x * Each, begin = first % (2 * width);
+  const u64 *const one = words + (first - begin), *const other = one + width;
+  int low = begin > width ? begin - width : 0, high = begin < width ? begin : width;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (other[begin - 1 - middle] < one[middle]) high = middle;
+    else low = middle + 1;
+  }
+  int at = low, to = begin - low;
+  u64 a = at < width ? one[at] : ~0ull, b = to < width ? other[to] : ~0ull;
+#pragma unroll
+  for (int e = 0; e < Each; ++e) {
+    const bool is_one = a < b;
+    x[e] = is_one ? a : b;
+    const int next = is_one ? ++at : ++to;
+    const u64 word = next < width ? (is_one ? one : other)[next] : ~0ull;
+    if (is_one) a = word;
+    else b = word;
+  }
+}
+
+// Order the first `count` slots of a window by a key, equals as they stand: `words` come to have the
+// slots in their lower halves. Each warp sorts its part, then runs are merged until one is left.
+template <int Window, int Threads, class Key>
+__device__ inline void sort_by_key(u64* words, int count, const Key& key) {
+  constexpr int each = Window > Threads ? Window / Threads : 1;
+  const int first = threadIdx.x * each;
+  u64 mine[each];
+#pragma unroll
+  for (int e = 0; e < each; ++e) {
+    const int slot = first + e;
+    mine[e] = (u64)(slot < count ? key(slot) : ~0u) << 32 | (u32)slot;
+  }
+  sort_warp(mine);
+  for (int width = 32 * each;; width *= 2) {
+#pragma unroll
+    for (int e = 0; e < each; ++e)
+      if (first + e < Window) words[first + e] = mine[e];
+    __syncthreads();
+    if (width >= Window || width >= count) return;
+    merge_words(words, width, mine);
+    __syncthreads();
+  }
+}
+
+// Of runs of Length elements, `step` apart, how many elements a test holds for in all: in each of them
+// it holds for the first ones. holds(run, at) looks at an element of the run that begins at `run`.
+template <int Length, class I, class Holds>
+__device__ inline I count_leading(I first, I step, I end, const Holds& holds) {
+  constexpr int together = 4;
+  I total = 0;
+  for (I run = first; run < end; run += together * step) {
+    I found[together] = {};
+    for (I size = Length; size > 0; size /= 2) {
+#pragma unroll
+      for (int r = 0; r < together; ++r) {
+        const I start = run + r * step, at = start + found[r] + size - 1;
+        if (found[r] + size <= Length && at < end && holds(start, at)) found[r] += size;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < together; ++r) total += found[r];
+  }
+  return total;
 }
 
 }  // namespace hlo

@@ -6,14 +6,6 @@
 
 namespace hlo {
 
-// An unsigned number that is the larger, the later an element is in the total order.
-template <class T> __device__ inline auto order_key(T x) {
-  const auto place = total_order(x);
-  const bool is_signed = IsSigned<decltype(total_order(x))>::value;
-  if constexpr (sizeof(place) > 4) return (u64)place ^ (is_signed ? 1ull << 63 : 0ull);
-  else return (u32)(s64)place ^ (is_signed ? 1u << 31 : 0u);
-}
-
 // The sum over all threads of a block, for each of them, with one barrier: the next call takes the
 // other row of `parts`.
 template <int Threads> __device__ inline int sum_of(int mine, int (*parts)[Threads / 32], int& turn) {
