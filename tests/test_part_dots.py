@@ -87,8 +87,39 @@ ROWS = module(f"""
     low = f32[48,24] slice(d), slice={{[48:96], [0:24]}}
     ROOT r = f32[48,24] multiply(top, low)""")
 
+
+EXACTLY = ("lstm-that-fills-no-tile", "gathered", "gathered-of-many", "gathered-of-many-in-place")
+
+
+def gathered(rows: int, width: int, depth: int, dtype: str = "f32", alias: str = "") -> str:
+    """Return a round of a loop that keeps what each round makes, and counts."""
+    text = module(f"""
+        x = {dtype}[{rows},{depth}] parameter(0)
+        w = {dtype}[{depth},{width}] parameter(1)
+        kept = {dtype}[7,{rows},{width}] parameter(2)
+        at = s32[] parameter(3)
+        zero = s32[] constant(0)
+        one = s32[] constant(1)
+        d = {dtype}[{rows},{width}] dot(x, w), {PLAIN}
+        e = {dtype}[{rows},{width}] tanh(d)
+        row = {dtype}[1,{rows},{width}] reshape(e)
+        all = {dtype}[7,{rows},{width}] dynamic-update-slice(kept, row, at, zero, zero)
+        next = s32[] add(at, one)
+        ROOT r = ({dtype}[{rows},{width}], {dtype}[7,{rows},{width}], s32[]) tuple(e, all, next)""")
+    return text.replace("HloModule m", f"HloModule m{alias}")
+
+
+ALIAS = ", input_output_alias={ {1}: (2, {}, must-alias) }"
+GATHERED = {
+    "gathered": gathered(8, 40, 70),
+    "gathered-in-place": gathered(8, 40, 70, alias=ALIAS),
+    "gathered-of-few-rows": gathered(2, 72, 96),
+    "gathered-of-few-rows-in-place": gathered(2, 72, 96, "bf16", ALIAS),
+    "gathered-of-many": gathered(36, 40, 40),
+    "gathered-of-many-in-place": gathered(36, 40, 40, alias=ALIAS),
+}
 PROGRAMS = {
-    "lstm": lstm(8, 128, 96),
+    "lstm": lstm(8, 64, 96),
     "lstm-that-fills-no-tile": lstm(5, 40, 37),
     "lstm-of-one-row": lstm(1, 64, 64),
     "lstm-bf16": lstm(8, 64, 64, "bf16"),
@@ -108,11 +139,34 @@ def test_all_parts_are_made_by_one_kernel(name):
     assert found.others
 
 
+@pytest.mark.parametrize("name", GATHERED)
+def test_a_product_takes_in_what_a_loop_keeps_of_it(name):
+    plan = h2g.plan(GATHERED[name], target="sm_90")
+    [thunk] = plan.body.thunks
+    found = region_of(plan.computations[thunk.computation])
+    assert isinstance(found, Own)
+    assert len(found.updates) == 1
+
+
+def test_an_update_at_a_place_that_the_product_gives_is_another_kernels():
+    text = GATHERED["gathered"].replace("(kept, row, at,", "(kept, row, place,")
+    place = """corner = f32[1,1] slice(e), slice={[0:1], [0:1]}
+        point = f32[] reshape(corner)
+        place = s32[] convert(point)
+        row ="""
+    plan = h2g.plan(text.replace("row =", place), target="sm_90")
+    regions = [region_of(plan.computations[thunk.computation]) for thunk in plan.body.thunks]
+    assert not any(isinstance(found, Own) and found.updates for found in regions)
+
+
 @needs_gxx
 @pytest.mark.slow
 @pytest.mark.parametrize("precise", [False, True])
 def test_parts_agree_with_the_host(precise):
-    plans = {name: h2g.plan(text, target="sm_90") for name, text in PROGRAMS.items()}
+    texts = PROGRAMS | GATHERED
+    if precise:
+        texts = {name: texts[name] for name in EXACTLY}
+    plans = {name: h2g.plan(text, target="sm_90") for name, text in texts.items()}
     kernels = Kernels(list(plans.values()), precise=precise)
     for name, plan in plans.items():
         args = random_inputs(plan.inputs, 0)
@@ -121,7 +175,7 @@ def test_parts_agree_with_the_host(precise):
         kernels.run_backwards(True)
         assert same_bits(results, executable(*args)), "a barrier is missing"
         kernels.run_backwards(False)
-        want = h2g.compile(PROGRAMS[name], backend="host")(*args)
+        want = h2g.compile(texts[name], backend="host")(*args)
         for got, expected, bound in zip(results, want, plan.outputs, strict=True):
             tolerance = tolerance_for(bound.shape.dtype, tf32=not precise)
             comparison = compare(got, expected, tolerance, name)

@@ -23,6 +23,7 @@ from hlo2graph.ops.device import OwnKernel, device_of
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import go_together
+from hlo2graph.ops.region_ending import updates_behind
 from hlo2graph.ops.region_spaces import Space, Waiting
 
 FEWEST = 32  # steps of a fold below which one thread does it alone
@@ -105,10 +106,13 @@ class Own:
     A dot has company only where `own_dot.runs_as_own_kernel` holds; else it is a library's alone.
     others: more dots, for which `own_dot.go_together` holds, and whose elements make one result
     together with the hero's at the same index.
+    updates: the results that are dynamic-update-slices of parameters by what is so made. Beside
+    them a dot's kernel may make scalars that need none of its results.
     """
 
     hero: str
     others: tuple[str, ...] = ()
+    updates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +139,10 @@ def region_of(computation: Computation) -> Region | None:
         len(folds) > 1 and not _go_together(computation, folds)
     ):
         return None
-    if not _ends_at(computation, folds):
+    updates = updates_behind(computation, folds)
+    if updates is None:
         return None
-    return Own(folds[0].name, tuple(fold.name for fold in folds[1:]))
+    return Own(folds[0].name, tuple(fold.name for fold in folds[1:]), updates)
 
 
 def own_root(computation: Computation) -> Instruction | None:
@@ -217,33 +222,3 @@ def _go_together(computation: Computation, folds: list[Instruction]) -> bool:
             return False
         dots.append((fold, arrays[0], arrays[1]))
     return go_together(dots)
-
-
-def _ends_at(computation: Computation, heroes: list[Instruction]) -> bool:
-    """Tell whether every result element is an elementwise function of heroes' at its index.
-
-    Of one result it is of all heroes'.
-    """
-    dims = next(heroes[0].shape.leaves()).dims
-    behind = {hero.name: frozenset({hero.name}) for hero in heroes}
-    for instr in computation.instructions:
-        waits = [behind[name] for name in instr.operands if name in behind]
-        if not waits:
-            continue
-        if not _keeps_index(computation, instr, dims):
-            return False
-        behind[instr.name] = frozenset().union(*waits)
-    root = computation.result
-    results = root.operands if root.opcode == "tuple" else (root.name,)
-    same = all(leaf.dims == dims for leaf in root.shape.leaves())
-    most = max((len(behind.get(name, ())) for name in results), default=0)
-    return same and most == len(heroes)
-
-
-def _keeps_index(computation: Computation, instr: Instruction, dims: tuple[int, ...]) -> bool:
-    if instr.opcode == "tuple":
-        return instr.name == computation.root
-    if instr.opcode == "get-tuple-element":
-        return True
-    elementwise = OPS[instr.opcode].elementwise and isinstance(instr.shape, Shape)
-    return elementwise and all(leaf.dims == dims for leaf in instr.shape.leaves())

@@ -138,7 +138,11 @@ def _written(
             return columns_kernel(region, computation, computations, signature)
         case Own():
             hero, *others = (computation[name] for name in (region.hero, *region.others))
-            form = Form(computation, computations, signature, hero, inplace, tuple(others))
+            form = Form(
+                *(computation, computations, signature, hero, inplace),
+                others=tuple(others),
+                updates=region.updates,
+            )
             for opcode, fits, write in SHARED_FORMS:
                 if hero.opcode == opcode and fits(form):
                     return write(form)

@@ -37,6 +37,7 @@ class Sheet:
     shifted: what is read for other indices than its own.
     fed: what goes into a product, whose form asks for it again for each tile.
     once: what a fold's form computes once an element, however often it is looked at.
+    behind: what waits for a product, and so is computed at its index.
     """
 
     table: Table
@@ -44,6 +45,7 @@ class Sheet:
     region: Region | None
     in_place: frozenset[str]
     once: frozenset[str]
+    behind: frozenset[str]
     here: dict[str, tuple[int, int]] = field(default_factory=dict)
     moved: dict[str, tuple[int, int]] = field(default_factory=dict)
     inputs: dict[str, int] = field(default_factory=dict)
@@ -63,7 +65,9 @@ class Sheet:
         wanted = frozenset(results)
         order = table.body.in_order(members)
         once = _computed_once(table, order, region)
-        found = Sheet(table, wanted, region, updated_in_place(table.body, members, wanted), once)
+        behind = _waiting(table, order) if isinstance(region, Own) else frozenset[str]()
+        in_place = updated_in_place(table.body, members, wanted)
+        found = Sheet(table, wanted, region, in_place, once, behind)
         for name in reversed(order):
             found.add(name)
         return found
@@ -76,6 +80,7 @@ class Sheet:
             self.region,
             self.in_place,
             self.once,
+            self.behind,
             dict(self.here),
             dict(self.moved),
             dict(self.inputs),
@@ -139,7 +144,8 @@ class Sheet:
     def _ask(self, name: str, facts: Facts, elements: int, places: int) -> None:
         """Note what `name` needs of its operands."""
         # A fold's form has each value of a row at hand, for the folds and for what follows.
-        at_hand = facts.is_fold and isinstance(self.region, Rows | Columns)
+        folds = isinstance(self.region, Rows | Columns)
+        at_hand = (facts.is_fold and folds) or (name in self.behind and not facts.is_fold)
         feeds = name in self.fed or (facts.is_fold and isinstance(self.region, Own))
         turns = facts.turns or name in self.turned
         free = self.table.body.free
@@ -151,7 +157,7 @@ class Sheet:
                 self.inputs.setdefault(operand, 0)
                 continue
             asked = int(elements * ask.fan)
-            if ask.moves and not at_hand:
+            if ask.moves and not (at_hand and (folds or operand in self.behind)):
                 before = self.moved.get(operand, (0, 0))
                 self.moved[operand] = before[0] + asked, before[1] + places
             else:
@@ -214,14 +220,16 @@ def _computed_once(table: Table, order: Iterable[str], region: Region | None) ->
     if region is None or isinstance(region, Loop):
         return frozenset()
     rows = region.results if isinstance(region, Rows | Columns) else 0
-    waiting: set[str] = set()
+    waiting = _waiting(table, order)
+    return frozenset(
+        name for name in waiting if table[name].is_fold or table[name].elements <= rows
+    )
+
+
+def _waiting(table: Table, order: Iterable[str]) -> frozenset[str]:
+    """Return the folds, and what waits for one."""
     found: set[str] = set()
     for name in order:
-        if table[name].is_fold:
-            waiting.add(name)
+        if table[name].is_fold or not found.isdisjoint(table.body[name].operands):
             found.add(name)
-        elif not waiting.isdisjoint(table.body[name].operands):
-            waiting.add(name)
-            if table[name].elements <= rows:
-                found.add(name)
     return frozenset(found)

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import compute_type, stored
+from hlo2graph.backends.cuda.ctypes import compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr
@@ -65,8 +66,7 @@ def dot_kernel(form: Form) -> KernelSource:
     lhs, rhs = _sides(form, emit)
     writer = _Writer(form, emit, lhs, rhs)
     writer.write()
-    batches = prod(lhs.shape.dims[d] for d in lhs.batch)
-    return form.source(emit, batches * writer.tiles[0] * writer.tiles[1], THREADS)
+    return form.source(emit, writer.blocks, THREADS)
 
 
 def _sides(form: Form, emit: ElementEmitter) -> tuple[_Side, _Side]:
@@ -84,6 +84,8 @@ class _Writer:
         self.type = compute_type(self.parts.wide)
         self.steps = prod(self.parts.steps)
         self.tiles = (-(-lhs.extent // lhs.tile), -(-rhs.extent // rhs.tile))
+        self.blocks = prod(lhs.shape.dims[d] for d in lhs.batch) * prod(self.tiles)
+        self.results = Results(form, emit)
 
     def write(self) -> None:
         emit, lhs, rhs = self.emit, self.lhs, self.rhs
@@ -112,6 +114,7 @@ class _Writer:
             emit.line("__syncthreads();")
         with self._each(rows, columns):
             self._store()
+        self.results.beside(self.blocks, THREADS)
 
     def _each(self, rows: int, columns: int) -> ExitStack:
         """Write loops over this thread's elements of the tile."""
@@ -160,6 +163,5 @@ class _Writer:
                 emit.operands_of(form.instr), total, self.parts.wide, written(form.instr).dtype
             )
             emit.assume(form.instr.name, index, (value,))
-            for number, leaf in enumerate(form.results):
-                found = emit.leaf(form.computation.root, number, index)
-                emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf.dtype, found)};")
+            for _, store in self.results.at(index):
+                emit.line(store)

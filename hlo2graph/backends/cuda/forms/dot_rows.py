@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.backends.cuda.team import UNROLL, Part, Team
 from hlo2graph.ops.device import Expr
@@ -51,16 +51,17 @@ def dot_rows_kernel(form: Form) -> KernelSource:
         emit.line(f"{into[0]} = hlo::add({into[0]}, {values[0]});")
 
     held = [Part([dots[0][1].wide], [total], fold) for total in totals]
+    results = Results(form, emit)
     team.combine(emit, held, all_threads=False)
     with emit.block(f"if (slice == 0 && result < {shape.elements})"):
         index = emit.element_at("result", shape)
         for (each, parts), total in zip(dots, totals, strict=True):
             value = narrowed(emit.operands_of(each.instr), total, parts.wide, shape.dtype)
             emit.assume(each.instr.name, index, (value,))
-        for number, leaf in enumerate(form.results):
-            found = emit.leaf(form.computation.root, number, index)
-            emit.line(f"r{number}[{emit.offset(leaf, index)}] = {stored(leaf.dtype, found)};")
+        for _, store in results.at(index):
+            emit.line(store)
     blocks, _, _ = blocks_for(shape.elements, team.lanes)
+    results.beside(blocks, team.threads)
     return form.source(emit, blocks, team.threads)
 
 

@@ -19,9 +19,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import compute_type, storage_type, stored
+from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import Product, Side
+from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.source import FOLLOW, KernelSource
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
@@ -34,10 +35,11 @@ CHUNK = 32  # steps that a warp takes at once
 EACH = CHUNK // 4  # of them in each thread
 MOST_WARPS = 16
 MOST_SHARED = 40 * 1024
+REGISTERS = 1 << 16  # of a multiprocessor
 MOST_RESIDENT = 512  # threads of a multiprocessor, each with 128 registers for loads under way
 WIDTH = 4  # results side by side that a thread stores
 EARLY = 2  # chunks of a warp that are read before the kernels in front are done
-MOST_EARLY = 64  # registers for that
+MOST_EARLY = 0.5  # of the registers for that
 
 _SEEN = frozenset({"bitcast", "reshape", "slice", "transpose"})  # only show what is there
 
@@ -104,6 +106,7 @@ class TileWriter:
             chunks += self.parts[-1].chunks
         self.form, self.product = products[0]
         self.emit = self.form.emitter()
+        self.results = Results(self.form, self.emit)
         self.rows, self.columns = rows, columns
         self.wide = self.product.wide
         self.type = compute_type(self.wide)
@@ -125,11 +128,17 @@ class TileWriter:
         lines = self.emit.needed_lines()
         # What reads early shares a multiprocessor with the kernel in front.
         kernels = 1 + any(line.endswith(FOLLOW) for line in lines)
-        resident = -(-self.blocks * kernels // signature.device.multiprocessors)
-        if resident * threads > MOST_RESIDENT * kernels:
-            resident = 0
+        resident = self._resident(kernels)
         text = signature.declare(lines, threads, wide=True, resident=resident)
         return KernelSource(signature.name, text, (self.blocks, 1, 1), threads, tf32=tf32)
+
+    def _resident(self, kernels: int) -> int:
+        """Return how many blocks of so many kernels like this a multiprocessor has at once.
+
+        It is 0 where that is more than leaves each thread the registers it needs.
+        """
+        found = -(-self.blocks * kernels // self.form.signature.device.multiprocessors)
+        return found if found * self.warps * WARP <= MOST_RESIDENT * kernels else 0
 
     def place_thread(self) -> None:
         """Write where a thread's rows and columns are."""
@@ -187,6 +196,7 @@ class TileWriter:
             self._sum(part, turn, held)
         emit.line("__syncthreads();")
         self._store(across, along)
+        self.results.beside(self.blocks, self.warps * WARP)
 
     def _sharing(self, part: Part) -> int:
         """Return how many warps have chunks of a product."""
@@ -203,7 +213,9 @@ class TileWriter:
 
     def _early(self, turns: Sequence[Expr]) -> list[Held]:
         """Write what is read of the products before the kernels in front are done."""
-        left, found = MOST_EARLY, []
+        resident = self._resident(kernels=2)
+        left = int(MOST_EARLY * REGISTERS / (max(1, resident) * self.warps * WARP))
+        found: list[Held] = []
         for part, turn in zip(self.parts, turns, strict=True):
             sides = [s for s in (part.rows, part.columns) if self._is_still(part, s)]
             names: list[str] = []
@@ -360,8 +372,8 @@ class TileWriter:
 
     def _results(self, across: Side, along: Side, at: Sequence[Expr], width: int) -> None:
         """Write the results at so many places side by side, all stores behind all else."""
-        emit, form = self.emit, self.form
-        stores = []
+        emit = self.emit
+        stores: list[tuple[int, str]] = []
         for k in range(width):
             split = {
                 across.number: emit.split(at[0], across.sizes),
@@ -370,11 +382,7 @@ class TileWriter:
             index = self.product.result(self.batch, split[0], split[1])
             for part in self.parts:
                 self._whole(part, f"[across][along + {k}]", index)
-            for number, leaf in enumerate(form.results):
-                found = emit.leaf(form.computation.root, number, index)
-                held = emit.fresh("w")
-                emit.line(f"const {storage_type(leaf.dtype)} {held} = {stored(leaf.dtype, found)};")
-                stores.append((number, f"r{number}[{emit.offset(leaf, index)}] = {held};"))
+            stores += self.results.at(index)
         for _, store in sorted(stores, key=lambda held: held[0]):
             emit.line(store)
 

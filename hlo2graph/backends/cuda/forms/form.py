@@ -15,7 +15,7 @@ class Form:
     """A computation to write a kernel for; `instr` is the instruction that makes its results.
 
     `inplace` holds the pairs (parameter, result) that share their bytes; `others` the dots that
-    make them with `instr`.
+    make them with `instr`; `updates` the results that are updates of arrays by what these make.
     """
 
     computation: Computation
@@ -24,6 +24,7 @@ class Form:
     instr: Instruction
     inplace: tuple[tuple[int, int], ...] = ()
     others: tuple[Instruction, ...] = ()
+    updates: tuple[int, ...] = ()
 
     @property
     def each(self) -> tuple[Form, ...]:
