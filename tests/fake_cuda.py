@@ -379,8 +379,10 @@ class FakeLibrary:
         return 0
 
     def cuEventRecord(self, event, stream):
-        self.driver.api.append("cuEventRecord")
         return 0
+
+    def cuEventQuery(self, event):
+        return int(self.driver.cuEventQuery(event)[0])
 
     def cuCtxRecordEvent(self, context, event):
         return 0

@@ -29,7 +29,7 @@ from hlo2graph.errors import BackendError
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Bound
 
-ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay
+ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay, or are these
 OWN_REFERENCES = 3  # to what an instance holds: its own, a variable's, and getrefcount's argument
 
 
@@ -220,6 +220,8 @@ class Instance:
         return DeviceArray(address, bound.shape, self._loaded.device, stream, block)
 
     def _route(self, brought: Brought) -> Route:
+        if (simple := self._router.simple(brought)) is not None:
+            return simple
         route = self._routes.get(brought)
         if route is None:
             route = self._routes[brought] = self._router.route(brought)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from ctypes import c_void_p
 
+from hlo2graph.backends.cuda.driver import bound
 from hlo2graph.backends.cuda.memory import Event, Stream
 
 IN_FLIGHT = 32  # calls whose arrays are kept alive before the host waits for the oldest
@@ -20,8 +22,8 @@ class KeptAlive:
     __slots__ = ("_held", "_last", "_spare", "_stream")
 
     def __init__(self) -> None:
-        self._held: deque[tuple[Event, Sequence[object]]] = deque()
-        self._spare: list[Event] = []
+        self._held: deque[tuple[_Mark, Sequence[object]]] = deque()
+        self._spare: list[_Mark] = []
         self._last: Sequence[object] = ()
         self._stream: Stream | None = None
 
@@ -40,20 +42,46 @@ class KeptAlive:
 
     def _mark(self) -> None:
         if self._last and self._stream is not None:
-            event = self._spare.pop() if self._spare else Event()
-            event.record(self._stream.handle)
-            self._held.append((event, self._last))
+            mark = self._spare.pop() if self._spare else _Mark()
+            mark.set(self._stream)
+            self._held.append((mark, self._last))
         self._last = ()
 
     def _drop(self) -> None:
-        while self._held and (self._held[0][0].is_past or len(self._held) > IN_FLIGHT):
-            event, _ = self._held.popleft()
-            event.synchronize()
-            self._spare.append(event)
+        while self._held:
+            mark, _ = self._held[0]
+            if not mark.is_past:
+                if len(self._held) <= IN_FLIGHT:
+                    return
+                mark.event.synchronize()
+            self._held.popleft()
+            self._spare.append(mark)
 
     def wait(self) -> None:
         """Wait until nothing that is held is used."""
         self._mark()
-        for event, _ in self._held:
-            event.synchronize()
+        for mark, _ in self._held:
+            mark.event.synchronize()
         self._held.clear()
+
+
+class _Mark:
+    """A point in a stream, set and asked for by driver calls that were made ready once."""
+
+    __slots__ = ("_ask", "_set", "_stream", "event")
+
+    def __init__(self) -> None:
+        self.event = Event()
+        handle, self._stream = c_void_p(int(self.event.handle)), c_void_p()
+        self._set = bound("cuEventRecord", handle, self._stream, place="marking a call's end")
+        self._ask = bound("cuEventQuery", handle).function
+
+    def set(self, stream: Stream) -> None:
+        """Mark what `stream` has been given so far."""
+        self._stream.value = int(stream)
+        self._set()
+
+    @property
+    def is_past(self) -> bool:
+        """What was marked has run."""
+        return not self._ask()

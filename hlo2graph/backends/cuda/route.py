@@ -63,7 +63,7 @@ class Router:
         self._home_out = tuple(home.of(b.slice) for b in plan.outputs)
         self.home: Placement = tuple(home.bases[p.allocation] for p in ports)
         self._all_home = (None,) * len(plan.outputs)
-        self._taken = [self._only_read(position) for position in range(len(plan.inputs))]
+        self._taken = self._where_they_lie()
         at_home = Brought(self._home_in, self._all_home)
         self._bounds = bounds(self._written(self.home, range(len(ports)), at_home))
         self._blocks = {
@@ -79,8 +79,6 @@ class Router:
         Raises:
             InputError: results were asked for in memory that they would overwrite for each other.
         """
-        if (simple := self._simple(brought)) is not None:
-            return simple
         self._refuse_shared_results(brought)
         placement = list(self.home)
         for position, wanted in enumerate(brought.outputs):
@@ -93,29 +91,33 @@ class Router:
         self._settle(placement, brought)
         return self._finished(placement, brought)
 
-    def _simple(self, brought: Brought) -> Route | None:
+    def simple(self, brought: Brought) -> Route | None:
         """Return the route of arguments that are all used where they lie, results at home.
 
         None where there is more to it. This is what a call with new arrays waits for.
         """
-        if brought.outputs != self._all_home:
+        if self._taken is None or brought.outputs != self._all_home:
             return None
-        placement, (starts, ends) = list(self.home), self._bounds
-        for given, taken in zip(brought.inputs, self._taken, strict=True):
-            if given is None or taken is None or given % taken[1].alignment:
+        placement, (starts, ends), inputs = list(self.home), self._bounds, []
+        for given, (port, size, alignment) in zip(brought.inputs, self._taken, strict=True):
+            if given is None or given % alignment:
                 return None
-            port, described = taken
-            before = bisect_left(starts, given + described.size)
+            before = bisect_left(starts, given + size)
             if before and ends[before - 1] > given:
                 return None
             placement[port] = given
-        inputs = tuple(given for given in brought.inputs if given is not None)
-        return Route((), inputs, tuple(placement), (), self._home_out)
+            inputs.append(given)
+        return Route((), tuple(inputs), tuple(placement), (), self._home_out)
 
-    def _only_read(self, position: int) -> tuple[int, Port] | None:
-        """Return the port of an argument that is never written, if it has one."""
-        port = self._inputs.get(position)
-        return None if port is None or self._ports[port].is_written else (port, self._ports[port])
+    def _where_they_lie(self) -> list[tuple[int, int, int]] | None:
+        """Return each argument's port, its size and alignment, if all have one and none is written."""
+        found = []
+        for position in range(len(self._plan.inputs)):
+            port = self._inputs.get(position)
+            if port is None or self._ports[port].is_written:
+                return None
+            found.append((port, self._ports[port].size, self._ports[port].alignment))
+        return found
 
     def _refuse_shared_results(self, brought: Brought) -> None:
         ends = [
