@@ -5,8 +5,9 @@ gradient has few results, each a sum over all places of all images. Its input fe
 images, are cut into groups; a convolution of as many feature groups sums each, and a reduce the
 groups' sums. The kernel is laid out for that by a transpose, which the convolution reads through.
 
-The rule, all of it: there are fewer than BLOCKS tiles of TILE results squared, and each sum is of
-at least FEWEST_STEPS products. There are as many groups as fill BLOCKS, of LEAST_STEPS or more.
+The rule, all of it: there are fewer than BLOCKS tiles of TILE places by TILE features, at least
+FEWEST of both, and each sum is of FEWEST_STEPS products or more. There are as many groups as fill
+BLOCKS, of at least LEAST_STEPS.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hlo2graph.passes.split_steps import Regions
 
 BLOCKS = 132  # that a large GPU runs at once
 TILE = 64
+FEWEST = 16
 FEWEST_STEPS = 2048
 LEAST_STEPS = 256
 WIDE = DTYPES["f32"]
@@ -64,10 +66,10 @@ def _groups(draft: Draft, instr: Instruction) -> int:
     if not takes_tensor_cores(instr, lhs, rhs):
         return 1
     columns = rhs.dims[labels.rhs.index("o")]
-    steps = rhs.elements // columns
-    tiles = -(-(out.elements // columns) // TILE) * -(-columns // TILE)
-    if steps < FEWEST_STEPS:
+    rows, steps = out.elements // columns, rhs.elements // columns
+    if min(rows, columns) < FEWEST or steps < FEWEST_STEPS:
         return 1
+    tiles = -(-rows // TILE) * -(-columns // TILE)
     features = rhs.dims[labels.rhs.index("i")]
     most = min(BLOCKS // tiles, steps // LEAST_STEPS)
     return max((n for n in range(2, min(most, features) + 1) if features % n == 0), default=1)

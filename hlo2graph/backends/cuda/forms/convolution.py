@@ -14,11 +14,11 @@ from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.dot_tensor import FEWEST_ROWS, fills_products, tensor_kernel
 from hlo2graph.backends.cuda.forms.dot_tile import CHUNK, MOST_WARPS
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.staged import SPAN, staged_kernel
+from hlo2graph.backends.cuda.forms.staged import staged_kernel
 from hlo2graph.backends.cuda.source import KernelSource
 
 FEWEST_STEPS = 4 * CHUNK  # of a sum whose operands are staged
-FEWEST_FEATURES = 24  # of a group: below, most of a staged tile would be empty
+FEWEST = 16  # rows and columns of a staged tile, below which most of it would be empty
 
 
 def suits_convolution(form: Form) -> bool:
@@ -39,9 +39,5 @@ def convolution_kernel(form: Form) -> KernelSource:
 
 
 def _suits_stages(product: ConvolutionProduct) -> bool:
-    rows, columns = product.sides
-    return (
-        rows.extent >= SPAN
-        and columns.extent >= FEWEST_FEATURES
-        and prod(product.steps) >= FEWEST_STEPS
-    )
+    smaller = min(side.extent for side in product.sides)
+    return smaller >= FEWEST and prod(product.steps) >= FEWEST_STEPS
