@@ -483,6 +483,27 @@ def test_between_two_rounds_there_is_a_barrier():
     assert opcodes(inside).count("dot") == 2
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+def test_what_only_counts_goes_around_barriers(is_used):
+    more = """
+      c = f32[] convert(e0)
+      b = f32[4,4] broadcast(c), dimensions={}
+      f = f32[4,4] add(d, b)"""
+    body, result = (HEAVY + more, "f") if is_used else (HEAVY, "d")
+    made = double_rounds(
+        simplify_loops(loop("s32[]; f32[4,4]", "m", body, result, 400, taken="0,1"))
+    )
+    [found] = [i for i in made.entry.instructions if i.opcode == "while"]
+    inside = made.computations[str(found.attrs["body"])]
+    behind: set[str] = set()
+    for instr in inside.instructions:
+        if instr.opcode == "opt-barrier" or not behind.isdisjoint(instr.operands):
+            behind.add(instr.name)
+    counted, other = inside.result.operands
+    assert other in behind
+    assert (counted in behind) == is_used
+
+
 def test_a_stencil_does_two_rounds_a_kernel_and_copies_nothing():
     text = """HloModule m
     body {

@@ -5,7 +5,7 @@ that has to be made elsewhere, and copied back behind the round. Of two rounds t
 where the first has read for the last time; and the loop is asked half as often whether it goes on.
 Light rounds (see light) fuse with each other; there are barriers between others (see several). What
 folds nothing, such as a stencil, does two rounds in one kernel where fusion finds that cheaper, so
-that four are needed.
+that four are needed. What only counts goes around the barriers, so that it counts them all at once.
 
 Loops of a known number of rounds, FEWEST_ROUNDS or more, whose body has at most MOST_INSTRUCTIONS
 and neither loops nor branches; rounds that are over are done before. Runs once, behind
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hlo2graph.hlo import Computation, Instruction, Module, Raw, TupleShape
+from hlo2graph.hlo import Computation, Instruction, Module, Raw, Shape, TupleShape
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
@@ -68,7 +68,8 @@ def _doubled(
     at_once = 2 * fused
     for _ in range(rounds % at_once):
         state = draft.add(loop, "call", loop.shape, (state,), call)
-    twice = several_rounds(body, (body.name,) * at_once, None if is_light else fused)
+    called = (body.name,) * at_once
+    twice = several_rounds(body, called, None if is_light else fused, _counters(body))
     name = Names(computations).fresh(f"{body.name}.twice")
     known = Raw(f'{{"known_trip_count":{{"n":"{rounds // at_once}"}}}}')
     attrs = {**loop.attrs, "body": name, "backend_config": known}
@@ -85,3 +86,22 @@ def _may_be_doubled(body: Computation) -> bool:
         and len(body.instructions) <= MOST_INSTRUCTIONS
         and all(i.opcode not in _NESTING for i in body.instructions)
     )
+
+
+def _counters(body: Computation) -> frozenset[int]:
+    """Return the scalars of the state that nothing but their own next values are made of."""
+    root, [given] = body.result, body.parameters
+    if root.opcode != "tuple":
+        return frozenset()
+    found = set()
+    for number, name in enumerate(root.operands):
+        made: set[str] = set()
+        for instr in body.instructions:
+            taken = instr.operands == (given.name,) and instr.attrs.get("index") == number
+            if taken or not made.isdisjoint(instr.operands):
+                made.add(instr.name)
+        shape = body[name].shape
+        alone = [k for k, other in enumerate(root.operands) if other in made] == [number]
+        if isinstance(shape, Shape) and not shape.dims and alone:
+            found.add(number)
+    return frozenset(found)

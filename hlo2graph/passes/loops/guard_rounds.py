@@ -36,7 +36,7 @@ from hlo2graph.passes.rules.tuple_parts import index_of, take_apart
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.simplify import simplify
 
-MOST_ROUNDS = 6
+MOST_ROUNDS = 5
 LIGHT_ROUNDS = 16
 MOST_INSTRUCTIONS = 128
 MOST_CHOSEN = 1 << 16
