@@ -6,11 +6,12 @@ import hlo2graph as h2g
 from hlo2graph.frontend.verify import verify
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import same_bits
+from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from hlo2graph.passes.fusion.cost import MOST_ARRAYS, MOST_INSTRUCTIONS
 from hlo2graph.passes.fusion.fuse import fuse
 from tests.conftest import RUNNABLE, SAMPLES
 
+RECKONED_ANEW = frozenset({"batch_norm"})  # samples that are rewritten to sum in another way
 DRAWN = {"random": (4,)}  # results of `rng`, whose bits depend on its name
 SUM = "sum { a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] add(a, b) }\n"
 MOST = "most { a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] maximum(a, b) }\n"
@@ -203,6 +204,25 @@ def test_what_xla_has_scheduled_stays_unless_asked():
     assert len(h2g.plan(text, target="sm_90", fuse="default").body.thunks) == 1
 
 
+def test_what_reads_one_array_and_broadcasts_is_made_by_each_reader():
+    """A broadcast that is still to join its reader counts as what it spreads."""
+    sizes, ways = (640, 320, 480), [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
+    left = [",".join(str(n) for d, n in enumerate(sizes) if d not in way) for way in ways]
+    lines = [
+        f"r{k} = f32[{dims}] reduce(n, z), dimensions={{{','.join(map(str, way))}}}, to_apply=sum\n"
+        for k, (way, dims) in enumerate(zip(ways, left, strict=True))
+    ]
+    module = fused(
+        "p = f32[640,320,480] parameter(0)\nq = f32[320] parameter(1)\nz = f32[] constant(0)\n"
+        "b = f32[640,320,480] broadcast(q), dimensions={1}\nn = f32[640,320,480] add(p, b)\n"
+        f"{''.join(lines)}ROOT t = ({', '.join(f'f32[{dims}]' for dims in left)}) "
+        f"tuple({', '.join(f'r{k}' for k in range(len(ways)))})",
+        before=SUM,
+    )
+    assert opcodes(module).count("reduce") == 0
+    assert all("add" in inside for inside in insides(module))
+
+
 def test_what_waits_for_something_is_not_made_twice():
     """Its copy inside would wait for an instruction that is not there."""
     module = fused(
@@ -237,7 +257,10 @@ def test_samples_stay_legal_and_keep_their_results(sample):
         plain, joined = (h2g.compile(plan, "host")(*args) for plan in plans)
         drawn = DRAWN.get(sample.stem, ())
         for number, (ours, theirs) in enumerate(zip(joined, plain, strict=True)):
-            assert number in drawn or same_bits([ours], [theirs])
+            if sample.stem in RECKONED_ANEW:
+                assert compare(ours, theirs, tolerance_for(plans[0].outputs[number].shape.dtype)).ok
+            else:
+                assert number in drawn or same_bits([ours], [theirs])
 
 
 XLA_FUSED = """HloModule m, is_scheduled=true

@@ -47,7 +47,8 @@ class Ask:
 class Facts:
     """Of one instruction.
 
-    elements: of its largest leaf. weight: the cheap operations that one of them takes.
+    elements: of its largest leaf. bytes: that it has. read: that a kernel reads of it, which will
+    take in a broadcast. weight: the cheap operations that one of them takes.
     is_dear: transcendental, or a fold. is_fold: of more than a few steps.
     is_hero: it may decide for the kernel's form.
     turns: it reads its operand across the grain, along another dimension than lies in memory.
@@ -55,6 +56,7 @@ class Facts:
 
     elements: int
     bytes: int
+    read: int
     weight: int
     has_work: bool
     is_dear: bool
@@ -72,6 +74,7 @@ def facts_of(body: Body, name: str) -> Facts:
     return Facts(
         elements,
         instr.shape.size,
+        (body[instr.operands[0]] if instr.opcode == "broadcast" else instr).shape.size,
         _weight(body, instr, elements),
         instr.opcode not in NO_WORK,
         is_fold or instr.opcode in _TRANSCENDENTAL or instr.opcode == "fft",

@@ -45,9 +45,12 @@ class Growth:
 
     def _place(self, name: str) -> None:
         readers, outside = self._readers(name)
-        is_view = self.body[name].opcode in VIEWS
+        opcode = self.body[name].opcode
+        is_view, most = opcode in VIEWS, MOST_READERS
+        if opcode == "broadcast":  # never worth its bytes
+            most = len(readers)
         joined: list[Group] | None = None
-        if readers and (is_view or not outside) and len(readers) <= MOST_READERS:
+        if readers and (is_view or not outside) and len(readers) <= most:
             joined = self._joined(name, readers)
         if joined is not None:
             for number, group in zip(readers, joined, strict=True):

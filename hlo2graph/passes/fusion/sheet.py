@@ -178,7 +178,7 @@ class Sheet:
         facts = self.table[name]
         share = min(self.needed(name)[0], facts.elements) / max(1, facts.elements)
         across = name in self.turned and isinstance(self.region, Rows | Columns)
-        return int(facts.bytes * share) * (GRAIN if across else 1)
+        return int(facts.read * share) * (GRAIN if across else 1)
 
     def _written(self, name: str) -> int:
         if name not in self.in_place:
