@@ -34,7 +34,7 @@ OPTIONS = (
     "-ffp-contract=off",
     "-w",
 )
-COOPERATES = re.compile(r"__sync|shuffle|__shfl|block_sum|sort_window|fft_line|factor_block|take_largest|sort_by_key")
+COOPERATES = re.compile(r"__sync|shuffle|__shfl|block_sum|sort_window|fft_line|factor_block|take_largest|sort_by_key|by_warp")
 
 
 class EmulatedExecutable(HostExecutable):

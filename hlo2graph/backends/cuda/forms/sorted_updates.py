@@ -27,7 +27,7 @@ def sorted_kernel(updates: Updates) -> KernelSource:
     number = emit.integer(f"({emit.block_index} * {THREADS} + threadIdx.x){share}")
     with emit.block(f"if ({number} < {elements})"):
         place = emit.element_at(number, updates.result)
-        _search(updates, place)
+        _search(updates, place, by_warp=by_warp)
         if updates.all_inplace:  # what has no updates stays as it is
             emit.line("if (low == high) return;")
         if by_warp:
@@ -44,18 +44,16 @@ def _is_for_warps(updates: Updates) -> bool:
     return many and updates.window == 1 and updates.count == 1 and opcode in _ASSOCIATIVE
 
 
-def _search(updates: Updates, place: Index) -> None:
+def _search(updates: Updates, place: Index, *, by_warp: bool) -> None:
     """Declare `low` and `high`: the updates between them are of the row of `place`."""
     emit, index = updates.emit, updates.emit.index_type
-    for name, sign in (("low", "<"), ("high", "<=")):
-        begin = "0" if name == "low" else "low"
-        emit.line(f"{index} {name} = {begin};")
-        emit.line(f"{index} {name}_end = {updates.updates};")
-        with emit.block(f"while ({name} < {name}_end)"):
-            emit.line(f"const {index} middle = {name} + ({name}_end - {name}) / 2;")
-            starts = updates.starts(list(emit.split("middle", updates.batch)))
-            emit.line(f"if ({_before(updates, starts, place, sign)}) {name} = middle + 1;")
-            emit.line(f"else {name}_end = middle;")
+    for name, sign in (("is_low", "<"), ("is_high", "<=")):
+        with emit.block(f"const auto {name} = [&]({index} at) -> bool", ";"):
+            starts = updates.starts(list(emit.split("at", updates.batch)))
+            emit.line(f"return {_before(updates, starts, place, sign)};")
+    emit.line(f"{index} low, high;")
+    search = "range_by_warp" if by_warp else "range_of"
+    emit.line(f"hlo::{search}<{index}>({updates.updates}, is_low, is_high, low, high);")
 
 
 def _before(updates: Updates, starts: dict[int, Expr], place: Index, sign: str) -> Expr:

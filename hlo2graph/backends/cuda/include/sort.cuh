@@ -2,7 +2,7 @@
 // words that have a key and a place.
 #pragma once
 
-#include "cooperate.cuh"
+#include "search.cuh"
 
 namespace hlo {
 
@@ -65,23 +65,6 @@ __device__ inline void merge_window(u16* order, int count, const Before& before)
 
 template <class I> __device__ inline I within(I x, I low, I high) {
   return x < low ? low : x > high ? high : x;
-}
-
-// How many of the first `count` elements of two merged runs are of the first run; other_first(a, b)
-// tells whether element b of the second run goes before element a of the first. All lanes of a warp
-// look, each at one place at a time.
-template <class I, class Before>
-__device__ inline I merge_split(I count, I firsts, I seconds, const Before& other_first) {
-  I low = count > seconds ? count - seconds : 0, high = count < firsts ? count : firsts;
-  while (low < high) {
-    const I stride = (high - low + 32) / 33, place = low + (threadIdx.x % 32 + 1) * stride - 1;
-    const bool is_before = place < high && !other_first(place, count - 1 - place);
-    const int passed = __popc(__ballot_sync(0xffffffffu, is_before));
-    const I next = low + (passed + 1) * stride - 1;
-    low += passed * stride;
-    if (passed < 32 && next < high) high = next;
-  }
-  return low;
 }
 
 // Write elements `begin` to `begin` + Each of two merged runs, of `firsts` and `count` - `firsts`, to
@@ -224,27 +207,6 @@ __device__ inline void sort_by_key(u64* words, int count, const Key& key) {
     merge_words(words, width, mine);
     __syncthreads();
   }
-}
-
-// Of runs of Length elements, `step` apart, how many elements a test holds for in all: in each of them
-// it holds for the first ones. holds(run, at) looks at an element of the run that begins at `run`.
-template <int Length, class I, class Holds>
-__device__ inline I count_leading(I first, I step, I end, const Holds& holds) {
-  constexpr int together = 4;
-  I total = 0;
-  for (I run = first; run < end; run += together * step) {
-    I found[together] = {};
-    for (I size = Length; size > 0; size /= 2) {
-#pragma unroll
-      for (int r = 0; r < together; ++r) {
-        const I start = run + r * step, at = start + found[r] + size - 1;
-        if (found[r] + size <= Length && at < end && holds(start, at)) found[r] += size;
-      }
-    }
-#pragma unroll
-    for (int r = 0; r < together; ++r) total += found[r];
-  }
-  return total;
 }
 
 }  // namespace hlo

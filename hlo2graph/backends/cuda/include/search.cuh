@@ -1,0 +1,89 @@
+// Searches in what is sorted: how many elements a test holds for, where it holds for the first ones.
+#pragma once
+
+#include "cooperate.cuh"
+
+namespace hlo {
+
+// A search by all lanes of a warp, each of which looks at one place at a time: between `low` and `high`
+// is where the test ends.
+template <class I> struct WarpSearch {
+  I low, high;
+
+  __device__ bool is_open() const { return low < high; }
+  __device__ I stride() const { return (high - low + 32) / 33; }
+  __device__ I place() const { return low + (threadIdx.x % 32 + 1) * stride() - 1; }
+  template <class Holds> __device__ bool look(const Holds& holds) const {
+    return is_open() && place() < high && holds(place());
+  }
+  __device__ void narrow(bool held) {
+    if (!is_open()) return;
+    const I step = stride();
+    const int passed = __popc(__ballot_sync(0xffffffffu, held));
+    const I next = low + (passed + 1) * step - 1;
+    low += passed * step;
+    if (passed < 32 && next < high) high = next;
+  }
+};
+
+// How many of the first `count` elements of two merged runs are of the first run; other_first(a, b)
+// tells whether element b of the second run goes before element a of the first. By a warp.
+template <class I, class Before>
+__device__ inline I merge_split(I count, I firsts, I seconds, const Before& other_first) {
+  WarpSearch<I> at{count > seconds ? count - seconds : 0, count < firsts ? count : firsts};
+  while (at.is_open())
+    at.narrow(at.look([&](I place) { return !other_first(place, count - 1 - place); }));
+  return at.low;
+}
+
+// For how many of the first elements of `length` two tests hold, in `low` and `high`: by a warp, and by
+// each thread for itself. What the two look at is fetched together.
+template <class I, class Low, class High>
+__device__ inline void range_by_warp(
+    I length, const Low& is_low, const High& is_high, I& low, I& high) {
+  WarpSearch<I> one{0, length}, other{0, length};
+  while (one.is_open() || other.is_open()) {
+    const bool first = one.look(is_low), second = other.look(is_high);
+    one.narrow(first);
+    other.narrow(second);
+  }
+  low = one.low;
+  high = other.low;
+}
+template <class I, class Low, class High>
+__device__ inline void range_of(I length, const Low& is_low, const High& is_high, I& low, I& high) {
+  I one = 0, one_end = length, other = 0, other_end = length;
+  while (one < one_end || other < other_end) {
+    const I middle = one + (one_end - one) / 2, next = other + (other_end - other) / 2;
+    const bool first = one < one_end && is_low(middle), second = other < other_end && is_high(next);
+    if (first) one = middle + 1;
+    else one_end = middle;
+    if (second) other = next + 1;
+    else other_end = next;
+  }
+  low = one;
+  high = other;
+}
+
+// Of runs of Length elements, `step` apart, how many elements a test holds for in all: in each of them
+// it holds for the first ones. holds(run, at) looks at an element of the run that begins at `run`.
+template <int Length, class I, class Holds>
+__device__ inline I count_leading(I first, I step, I end, const Holds& holds) {
+  constexpr int together = 4;
+  I total = 0;
+  for (I run = first; run < end; run += together * step) {
+    I found[together] = {};
+    for (I size = Length; size > 0; size /= 2) {
+#pragma unroll
+      for (int r = 0; r < together; ++r) {
+        const I start = run + r * step, at = start + found[r] + size - 1;
+        if (found[r] + size <= Length && at < end && holds(start, at)) found[r] += size;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < together; ++r) total += found[r];
+  }
+  return total;
+}
+
+}  // namespace hlo
