@@ -17,7 +17,7 @@ from hlo2graph.hlo import Computation, DType
 from hlo2graph.ops.region import Columns
 
 LANES = 32  # threads side by side, where that leaves enough blocks
-LEAST_RUN = 128  # bytes side by side that a block reads of a step, even so
+LEAST_RUN = 128  # bytes side by side that a block reads of a step, of the widest, even so
 FEWEST_SLICES = 8
 MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
 FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
@@ -58,7 +58,7 @@ def plan_columns(
     lanes, few = LANES, FEW_BLOCKS * signature.device.multiprocessors
     while lanes > 1 and lanes // 2 * vector >= region.results:
         lanes //= 2
-    while lanes * vector * min(sizes) > LEAST_RUN and region.results < few * lanes * vector:
+    while lanes * vector * max(sizes) > LEAST_RUN and region.results < few * lanes * vector:
         lanes //= 2
     blocks = -(-region.results // (lanes * vector))
     threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256
