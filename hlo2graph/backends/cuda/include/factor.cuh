@@ -47,17 +47,19 @@ template <int Size, class T> __device__ inline int factor_panel(Square<T, Size>&
   a.read(first + lane % width, first, corner);
   if (has_row) a.read(row, first, mine);
   int bad = 0;
-  decltype(real(T{})) own = 1;
+  decltype(real(T{})) own = 1, pivot = shuffle_from(real(corner[0]), 0);
 #pragma unroll
   for (int k = 0; k < width; ++k) {
-    const auto pivot = shuffle_from(real(corner[k]), k);
     if (!bad && (!(pivot > 0) || !is_finite(pivot))) bad = first + k + 1;
     if (lane == k) own = pivot;
     const auto share = 1 / pivot;
     const T here = scaled(corner[k], share), there = scaled(mine[k], share);
+    if (k + 1 < width) pivot = shuffle_from(real(corner[k + 1]), k + 1);
 #pragma unroll
     for (int j = k + 1; j < width; ++j) {
       const T other = conj(shuffle_from(corner[k], j));
+      // Each lane makes the next pivot of what it was: no shuffle is between one and the next.
+      if (j == k + 1) pivot -= real(multiply(scaled(conj(other), share), other));
       corner[j] = subtract(corner[j], multiply(here, other));
       mine[j] = subtract(mine[j], multiply(there, other));
     }
@@ -135,33 +137,37 @@ template <class T, int Size> struct Columns {
   }
 };
 
-// Solve a x = x for a few right-hand sides a warp. Lane k has the rows k, k + 32, ... of each: what a
-// row is solved as, a shuffle tells all who need it.
+// Solve a x = x for a few right-hand sides a warp. Lane k has the rows k, k + 32, ... of each. All
+// lanes solve for each row: the next one is fetched before it is known what the last one takes off it,
+// so that no shuffle is between one and the next.
 template <int Size, int Each, bool Unit, class T>
-__device__ inline void substitute(
-    const Columns<T, Size>& a, T (*x)[(Size + 31) / 32]) {
+__device__ inline void substitute(const Columns<T, Size>& a, T (*x)[(Size + 31) / 32]) {
   constexpr int parts = (Size + 31) / 32;
   const int lane = threadIdx.x % 32;
+  const auto solved = [&](T rest, int row) { return Unit ? rest : multiply(rest, a.at[row][row]); };
 #pragma unroll
   for (int part = 0; part < parts; ++part) {
-    constexpr int whole = Size < 32 ? Size : 32;
-    const int steps = Size - 32 * part < whole ? Size - 32 * part : whole;
+    const int first = 32 * part, steps = Size - first < 32 ? Size - first : 32;
+    T known[Each];
+#pragma unroll
+    for (int e = 0; e < Each; ++e) known[e] = solved(shuffle_from(x[e][part], 0), first);
 #pragma unroll 8
     for (int k = 0; k < steps; ++k) {
-      const T* const column = a.at[32 * part + k];
-      T factor[parts], diagonal = Unit ? T{} : column[32 * part + k];
+      const int after = k + 1 < steps ? k + 1 : k;
+      const T* const column = a.at[first + k];
+      T factor[parts];
 #pragma unroll
       for (int r = part; r < parts; ++r)
         factor[r] = Size % 32 == 0 || lane + 32 * r < Size ? column[lane + 32 * r] : T{};
 #pragma unroll
       for (int e = 0; e < Each; ++e) {
-        T known = shuffle_from(x[e][part], k);
-        if (!Unit) known = multiply(known, diagonal);
-        const T rest = subtract(x[e][part], multiply(factor[part], known));
-        x[e][part] = lane > k ? rest : lane == k ? known : x[e][part];
+        const T now = known[e], next = shuffle_from(x[e][part], after);
+        known[e] = solved(subtract(next, multiply(column[first + after], now)), first + after);
+        const T rest = subtract(x[e][part], multiply(factor[part], now));
+        x[e][part] = lane > k ? rest : lane == k ? now : x[e][part];
 #pragma unroll
         for (int r = part + 1; r < parts; ++r)
-          x[e][r] = subtract(x[e][r], multiply(factor[r], known));
+          x[e][r] = subtract(x[e][r], multiply(factor[r], now));
       }
     }
   }
