@@ -153,6 +153,25 @@ def test_the_header_says_who_is_in_an_empty_group(header: str, channel: str, thu
     assert len(lower(verify(parse(text))).body.thunks) == thunks
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        "collective-permute-start(x), source_target_pairs={{0,0}}",
+        "collective-permute-start(x), channel_id=1, source_target_pairs={{0,1},{1,2}}",
+        "all-gather-start(x), dimensions={0}, replica_groups={{0}}",
+    ],
+)
+def test_a_start_may_have_the_shape_of_its_result(start: str) -> None:
+    """So the text is that StableHLO is exported as, and XLA runs it."""
+    done = f"{start.partition('-start')[0]}-done"
+    text = module(f"s = f32[4] {start}\n ROOT d = f32[4] {done}(s)")
+    [want] = run_xla(text, [X])
+    [found] = hlo2graph.compile(text, backend="host")(X)
+    np.testing.assert_array_equal(found, want)
+    evaluated = HostEvaluator(verify(parse(text)).computations)("e", [X])
+    np.testing.assert_array_equal(evaluated, want)
+
+
 def test_starts_and_ends_give_what_the_whole_gives() -> None:
     text = module(PAIR)
     expected = [X, X, np.zeros(4, np.float32), np.uint32(0)]
@@ -214,3 +233,10 @@ def test_a_step_that_jax_spreads_over_one_device_runs() -> None:
     ):
         [found] = hlo2graph.compile(text, backend="host")(X)
         np.testing.assert_array_equal(found, X * 2)
+
+
+@pytest.mark.parametrize("target", ["LayoutConstraint", "xla.sdy.PropagationBarrier", "Sharding"])
+def test_a_mark_of_where_a_value_is_changes_nothing(target: str) -> None:
+    text = module(f'ROOT y = f32[4] custom-call(x), custom_call_target="{target}"')
+    [found] = hlo2graph.compile(text, backend="host")(X)
+    np.testing.assert_array_equal(found, run_xla(text, [X])[0])

@@ -39,6 +39,16 @@ def test_counter_carries(algorithm, length, dtype):
     assert length == 2 or after[2] == 10
 
 
+@pytest.mark.parametrize(("algorithm", "length"), [("rng_philox", 3), ("rng_three_fry", 2)])
+def test_bits_without_the_new_state(algorithm, length):
+    text = module(
+        f"s = u64[{length}] parameter(0) "
+        f"ROOT r = u32[3,4] rng-bit-generator(s), algorithm={algorithm}"
+    )
+    agree(text, [np.array([5, 2**64 - 2, 9][:length], np.uint64)], tolerance=0)
+    refused(text.replace(f"u64[{length}]", "u64[4]"), f"needs a state of u64.{length}.")
+
+
 def test_state_must_fit_the_algorithm():
     parsed = hlo2graph.parse(generator("rng_three_fry", 3, "u32", "4"))
     reason = OPS["rng-bit-generator"].why_not(parsed.entry.result)

@@ -51,8 +51,9 @@ def _infer_done(instr: Instruction, operands: Sequence[AnyShape], _: Computation
 
 
 def second_part(_: Instruction, operands: Sequence[HostValue], __: Evaluator) -> HostValue:
-    """Return what a start of operands and results holds as its result."""
-    return operands[0][1]
+    """Return what a start holds as its result: beside its operands, or alone."""
+    started = operands[0]
+    return started[1] if isinstance(started, tuple) else started
 
 
 def _infer_copy_start(

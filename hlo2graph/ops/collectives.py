@@ -1,7 +1,8 @@
 """Communication between devices, which runs where the device is alone.
 
 Shapes follow OpenXLA's operation page. The start of an asynchronous pair holds what its done
-hands out: all-reduce-start its result, the others a tuple of operands and results.
+hands out: all-reduce-start its result, the others a tuple of operands and results; modules that
+were exported from MLIR have the result alone there too.
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ def _gathered(
 def _all_gather_start(
     instr: Instruction, operands: Sequence[AnyShape], _: Computations
 ) -> AnyShape:
+    if isinstance(instr.shape, Shape):
+        return _gathered(instr, operands, instr.shape)
     parts = tuple_of(instr, instr.shape, least=2).parts
     return TupleShape((_joined(operands), _gathered(instr, operands, parts[1]), *parts[2:]))
 
@@ -155,6 +158,8 @@ def _permute(instr: Instruction, operands: Sequence[AnyShape], _: Computations) 
 
 
 def _permute_start(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    if isinstance(instr.shape, Shape):
+        return _permuted(operands, instr)
     parts = tuple_of(instr, instr.shape, least=2).parts
     taken = operands[:1] if "slice_sizes" in instr.attrs else operands
     return TupleShape((_joined(taken), _permuted(operands, instr), *parts[2:]))
@@ -165,6 +170,8 @@ def _same_as_operands(_: Instruction, operands: Sequence[AnyShape], __: Computat
 
 
 def _second_part(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    if isinstance(operands[0], Shape):
+        return operands[0]
     return tuple_of(instr, operands[0], least=2).parts[1]
 
 

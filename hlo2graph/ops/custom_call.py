@@ -54,16 +54,16 @@ def _top_k(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
 
 _IDENTITY = Target(_check_no_shape, _identity, on_device(same_index))
 _TOP_K = Target(_check_top_k, _top_k, on_device(OwnKernel("topk")))
+_MARKS = (  # of where a value is or should be, which one device keeps as it is
+    *("LayoutConstraint", "MoveToDevice", "MoveToHost", "annotate_device_placement", "SetBound"),
+    *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
+    *("ShardBarrierFrom", "ShardBarrierTo"),
+    *("xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier"),
+)
 TARGETS = {
-    "MoveToDevice": _IDENTITY,
-    "MoveToHost": _IDENTITY,
-    "SPMDFullToShardShape": _IDENTITY,
-    "SPMDShardToFullShape": _IDENTITY,
-    "SetBound": _IDENTITY,
-    "Sharding": _IDENTITY,
+    **dict.fromkeys(_MARKS, _IDENTITY),
     "TopK": _TOP_K,
     "__gpu$TopK": _TOP_K,
-    "annotate_device_placement": _IDENTITY,
     **CUB,
     **CUBLAS,
     **CUBLAS_F8,

@@ -19,13 +19,13 @@ FIRST_STATE = 0x7012395  # of XLA's rng-get-and-update-state, before anything ad
 
 def rng_bit_generator(element: Element, instr: Instruction, leaf: int, index: Index) -> Expr:
     """Return a word of the advanced state, or the random bits at `index`."""
-    state, bits = tuple(instr.shape.leaves())
+    *state, bits = tuple(instr.shape.leaves())
     words = [element.operand(0, (str(k),)) for k in range(element.shape(0).dims[0])]
     threefry = instr.attrs.get("algorithm") == "rng_three_fry"
-    if leaf == 0:
+    if leaf < len(state):
         advanced = _advanced(words, bits, threefry)
         texts = [element.bind(U64, text) for text in advanced]
-        return _pick(element, state, texts, index)
+        return _pick(element, texts, index)
     wide = bits.dtype.bits == 64
     if threefry:
         count, lane = _threefry_count(element, bits, index)
@@ -49,11 +49,11 @@ def _advanced(words: list[Expr], bits: Shape, threefry: bool) -> list[str]:
     return [words[0], end, f"{high} + (hlo::u64)({end} < {words[1]})"][: len(words)]
 
 
-def _pick(element: Element, state: Shape, texts: list[Expr], index: Index) -> Expr:
+def _pick(element: Element, texts: list[Expr], index: Index) -> Expr:
     chosen = texts[-1]
     for k in reversed(range(len(texts) - 1)):
         chosen = f"{index[0]} == {k} ? {texts[k]} : {chosen}"
-    return element.bind(state.dtype, chosen)
+    return element.bind(U64, chosen)
 
 
 def split_dims(dims: tuple[int, ...]) -> tuple[int | None, tuple[int, ...]]:

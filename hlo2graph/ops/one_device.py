@@ -62,8 +62,8 @@ def host(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     if instr.opcode == "ragged-all-to-all":
         return _rows_moved(host_arrays(operands))
     result = tuple(np.zeros_like(o) for o in given) if sends_nothing(instr) else given
-    is_pair = instr.opcode.endswith("-start") and not instr.opcode.startswith("all-reduce")
-    if not is_pair:
+    is_start = instr.opcode.endswith("-start") and not instr.opcode.startswith("all-reduce")
+    if not is_start or isinstance(instr.shape, Shape):
         return result if isinstance(instr.shape, TupleShape) else result[0]
     assert isinstance(instr.shape, TupleShape)
     context = tuple(map(empty, instr.shape.parts[2:]))

@@ -128,26 +128,34 @@ def _infer_bits(instr: Instruction, operands: Sequence[AnyShape], _: Computation
     written = instr.shape.parts[-1] if isinstance(instr.shape, TupleShape) else instr.shape
     if not isinstance(written, Shape) or written.dtype.kind in (Kind.COMPLEX, Kind.PRED):
         refuse(instr, f"the bits must be an array of integers or floats, got {written}")
-    _algorithm(instr)
+    algorithm = _algorithm(instr)
     if not isinstance(instr.shape, TupleShape):  # the form without the new state
+        require(instr, _is_state(state, algorithm), _wanted(algorithm, state))
         return Shape(written.dtype, written.dims)
     return TupleShape((Shape(state.dtype, state.dims), Shape(written.dtype, written.dims)))
 
 
 def _bits_why_not(instr: Instruction) -> str | None:
-    if not isinstance(instr.shape, TupleShape):
-        return "gives no new state"
-    state, bits = result_types(instr)
+    *state, bits = result_types(instr)
     algorithm = str(instr.attrs.get("algorithm", "rng_default"))
-    lengths = (2,) if algorithm == "rng_three_fry" else (2, 3)
-    if state.dtype is not U64 or state.dims not in [(n,) for n in lengths]:
-        return f"{algorithm} needs a state of u64[{lengths[-1]}], got {state}"
+    if state and not _is_state(state[0], algorithm):
+        return _wanted(algorithm, state[0])
     return None if bits.dtype.bits in (2, 4, 8, 16, 32, 64) else f"no random bits for {bits}"
+
+
+def _is_state(shape: Shape, algorithm: str) -> bool:
+    lengths = (2,) if algorithm == "rng_three_fry" else (2, 3)
+    return shape.dtype is U64 and shape.dims in [(n,) for n in lengths]
+
+
+def _wanted(algorithm: str, found: Shape) -> str:
+    return f"{algorithm} needs a state of u64[{ALGORITHMS[algorithm]}], got {found}"
 
 
 def _bits(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
     (state,) = host_arrays(operands)
-    return random_bits(state, result_types(instr)[1], _algorithm(instr))
+    found = random_bits(state, result_types(instr)[-1], _algorithm(instr))
+    return found if isinstance(instr.shape, TupleShape) else found[1]
 
 
 def _infer_rng(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
