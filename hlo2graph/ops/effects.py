@@ -24,7 +24,7 @@ def with_effects(computations: Mapping[str, Computation]) -> frozenset[str]:
     found: set[str] = set()
     for name, computation in computations.items():
         for instr in computation.instructions:
-            if has_effect(instr) or not found.isdisjoint(instr.called()):
+            if has_effect(instr) or (found and not found.isdisjoint(instr.called())):
                 found.add(name)
                 break
     return frozenset(found)
