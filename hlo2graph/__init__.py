@@ -9,6 +9,7 @@ costs next to nothing.
 from __future__ import annotations
 
 from importlib import import_module
+from time import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hlo2graph.saved.writing import save
 
 __version__ = "0.2.0"
+BEGUN = time()  # when the first of our code was loaded
 __all__ = [
     "BackendError",
     "HloError",

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions, GraphOptions
 from hlo2graph.backends.host import HostExecutable
+from hlo2graph.collector import paused
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.frontend.parse import parse as parse_text
 from hlo2graph.frontend.thunks import is_thunk_sequence, parse_plan
@@ -138,6 +140,14 @@ def plan(
         return _planned_before(program, filename, observe, options)
     chosen = _resolved(options)
     see = _seen_by(observe)
+    with paused():
+        return _planned(program, filename, chosen, see)
+
+
+def _planned(
+    program: Module | str, filename: str, chosen: Options, see: Callable[[str, Stage], None]
+) -> Plan:
+    """Take a program through all stages."""
     lowered = _lowered(program, filename, chosen, see)
     buffers = assign_buffers(
         lowered,
@@ -255,12 +265,21 @@ def compile(
     machine = machine_for(backend)
     if not _is_planned(program):
         planning.setdefault("target", machine)
-    made = plan(program, filename=filename, observe=observe, **planning)
+    make = partial(plan, program, filename=filename, observe=observe, **planning)
     if machine == "host":
-        return HostExecutable(made, elided=elided)
+        return HostExecutable(make(), elided=elided)
     from hlo2graph.backends.cuda.executable import CudaExecutable
+    from hlo2graph.backends.cuda.kernels import Texts
+    from hlo2graph.saved.kept import place_of, planned_once
 
-    return CudaExecutable(made, elided=elided, **cast(CudaOptions, asdict(choices)))
+    with paused():
+        if isinstance(program, str) and not _is_planned(program) and observe is None:
+            chosen = str(_resolved(planning)), matmul_precision
+            made, texts = planned_once(place_of(program, filename, *chosen), make)
+        else:
+            made, texts = make(), Texts()
+        given = cast(CudaOptions, asdict(choices))
+        return CudaExecutable(made, elided=elided, texts=texts, **given)
 
 
 def _parted(options: CompileOptions) -> tuple[PlanOptions, GraphOptions]:

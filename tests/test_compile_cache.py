@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hlo2graph.backends.cuda import compiler
+from hlo2graph.backends.cuda import cache, compiler
 
 TEXT = compiler.unit_text(['extern "C" __global__ void k(int* r0) {\n  r0[0] = 1;\n}\n'])
 
@@ -15,7 +15,7 @@ TEXT = compiler.unit_text(['extern "C" __global__ void k(int* r0) {\n  r0[0] = 1
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     pytest.importorskip("cuda.bindings.nvrtc")
-    monkeypatch.setenv(compiler.CACHE_VARIABLE, str(tmp_path / "cubins"))
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cubins"))
     return tmp_path / "cubins"
 
 
@@ -74,10 +74,10 @@ def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
     def home():
         raise RuntimeError("Could not determine home directory.")
 
-    for name in (compiler.CACHE_VARIABLE, "XDG_CACHE_HOME"):
+    for name in (cache.VARIABLE, "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", home)
-    assert compiler.cache_folder() is None
+    assert cache.cache_folder() is None
     assert not compiled().cached
 
 

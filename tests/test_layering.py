@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "hlo2graph"
 
 ROOMS = {
     "atomic": set(),
+    "collector": set(),
     "errors": set(),
     "options": {"errors"},
     "schemas": set(),
@@ -19,7 +20,7 @@ ROOMS = {
     "ops": {"errors", "hlo"},
     "passes": {"errors", "hlo", "ops"},
     "program": {"errors", "hlo", "ops"},
-    "frontend": {"errors", "hlo", "ops", "program"},
+    "frontend": {"collector", "errors", "hlo", "ops", "program"},
     "backends": {"atomic", "errors", "options", "hlo", "ops", "program"},
     "importers": {"errors", "hlo", "ops", "frontend"},
     "inspect": {"atomic", "errors", "hlo", "ops", "passes", "program", "frontend", "backends"},
@@ -28,6 +29,8 @@ ROOMS["saved"] = {"atomic", "errors", "options", "hlo", "program", "backends", "
 ROOMS["pipeline"] = {*ROOMS["inspect"], "options"}
 ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "importers", "saved", "hlo2graph"}
 ROOMS["jax"] = {*ROOMS["pipeline"], "pipeline", "importers"}
+ROOMS["saved"] |= {"collector"}
+ROOMS["pipeline"] |= {"collector", "saved"}
 ROOMS["hlo2graph"] = {"backends", "errors", "pipeline", "saved"}
 
 LIBRARIES = {

@@ -15,7 +15,7 @@ import click
 from hlo2graph.cli.voice import COMMON
 
 ENVIRONMENT = (
-    ("HLO2GRAPH_CACHE_DIR", "Where compiled kernels are kept."),
+    ("HLO2GRAPH_CACHE_DIR", "Where compiled kernels and plans are kept; empty, nowhere."),
     ("HLO2GRAPH_GRAPH_BUDGET", "Device memory that CUDA graphs may take, as 64MiB."),
     ("GITHUB_WORKSPACE", "Where the names of files begin in annotations."),
     ("NO_COLOR", "Where it is not empty, progress has no colours."),

@@ -12,7 +12,8 @@ object of one member, whose name says what it is:
 
 `fields` says what the fields of each class were called when it was written: one that has come
 since takes its default, one that is gone makes the file unreadable, and none is mistaken for
-another. Spans are left out: there is no text that they could point into.
+another. Spans are left out where there is no text that they could point into; else they are
+{"at": [start, end]}.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hlo2graph import hlo
+from hlo2graph.errors import Source, Span
 from hlo2graph.program import plan as plans
 from hlo2graph.program import thunks
 
@@ -47,16 +49,20 @@ _ENUMS: Mapping[str, type[StrEnum]] = {
 }
 
 
-def _kept(of: type) -> tuple[Field[Any], ...]:
+def _kept(of: type, *, spans: bool) -> tuple[Field[Any], ...]:
     """Return the fields that a file has of a class."""
-    return tuple(f for f in fields(of) if f.init and f.name != "span")
+    return tuple(f for f in fields(of) if f.init and (spans or f.name != "span"))
 
 
 class Encoder:
-    """Turns values into JSON. `classes` may occur beside those of plans and modules."""
+    """Turns values into JSON. `classes` may occur beside those of plans and modules.
 
-    def __init__(self, classes: tuple[type, ...] = ()) -> None:
-        self._names = {of: [f.name for f in _kept(of)] for of in (*_CLASSES, *classes)}
+    `text` is what spans point into, where whoever reads it will have it too.
+    """
+
+    def __init__(self, classes: tuple[type, ...] = (), text: str | None = None) -> None:
+        self._text, spans = text, text is not None
+        self._names = {of: [f.name for f in _kept(of, spans=spans)] for of in (*_CLASSES, *classes)}
         self._places: dict[object, int] = {}
         self._data: dict[bytes, int] = {}
         self._end = 0
@@ -69,6 +75,7 @@ class Encoder:
             frozenset: lambda value: {"set": sorted(value)},
             bytes: lambda value: {"bytes": value.hex()},
             hlo.Raw: lambda value: {"raw": str(value)},
+            Span: self._span,
             hlo.DType: lambda value: {"dtype": value.name},
             hlo.Literal: lambda value: {"Literal": [self(value.shape), self._array(value.array)]},
             **dict.fromkeys((hlo.Shape, hlo.TupleShape), lambda value: {"=": self._place(value)}),
@@ -96,6 +103,9 @@ class Encoder:
         names = self.fields.setdefault(of.__name__, self._names[of])
         return {of.__name__: [self(getattr(value, name)) for name in names]}
 
+    def _span(self, span: Span) -> Json:
+        return {"at": [span.start, span.end]} if span.source.text == self._text else None
+
     def _place(self, shape: hlo.AnyShape) -> int:
         if shape not in self._places:
             held = self._object(shape)  # first, because it may hold shapes too
@@ -117,7 +127,7 @@ class Encoder:
 
 @dataclass(slots=True)
 class Decoder:
-    """Turns the JSON of an Encoder into the values it was given.
+    """Turns the JSON of an Encoder into the values it was given, with spans of `source`.
 
     Raises KeyError, TypeError, ValueError or IndexError where it is nothing that one writes.
     """
@@ -126,6 +136,7 @@ class Decoder:
     data: bytes | memoryview
     shared: list[Any] = field(default_factory=list)
     classes: tuple[type, ...] = ()
+    source: Source | None = None
     _read: dict[str, Callable[[Json], object]] = field(init=False)
     _found: list[object] = field(init=False, default_factory=list)
 
@@ -135,6 +146,7 @@ class Decoder:
             "map": lambda pairs: {self(k): self(v) for k, v in pairs},
             "set": frozenset,
             "raw": hlo.Raw,
+            "at": self._span,
             "bytes": bytes.fromhex,
             "dtype": hlo.DTYPES.__getitem__,
             "enum": lambda held: _ENUMS[held[0]](held[1]),
@@ -157,7 +169,7 @@ class Decoder:
 
     def _maker(self, of: type, written: list[str]) -> Callable[[Json], object]:
         """Return what makes an object of the fields that were `written`."""
-        now = {f.name: f for f in _kept(of)}
+        now = {f.name: f for f in _kept(of, spans=self.source is not None)}
         if unknown := [name for name in written if name not in now]:
             raise ValueError(f"{of.__name__} has no {', '.join(unknown)} here")
         for name in set(now) - set(written):
@@ -168,6 +180,10 @@ class Decoder:
             return of(**dict(zip(written, map(self, values), strict=True)))
 
         return make
+
+    def _span(self, held: Json) -> Span:
+        assert self.source is not None  # without one, nothing has a field for it
+        return Span(self.source, *held)
 
     def _literal(self, held: Json) -> hlo.Literal:
         shape = self(held[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import zlib
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.host import HostExecutable
+from hlo2graph.collector import paused
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.hlo import Module
 from hlo2graph.options import BACKENDS, check_choice, check_keywords
@@ -125,7 +125,7 @@ class Saved:
 
     def _of(self, wanted: type[T], section: str) -> T:
         held = self._container.json(section)
-        with _uncollected():
+        with paused():
             found = self._decode(held)
         if not isinstance(found, wanted):
             raise TypeError(f"the {section} is a {type(found).__name__}")
@@ -142,15 +142,3 @@ class Saved:
                 f"{self.filename}: written by {writer}, and not as this release reads it "
                 f"({type(error).__name__}: {error}): compile the program anew"
             ) from error
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Let no garbage be looked for: there is none, and looking takes as long as reading does."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -8,17 +8,14 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from hlo2graph.atomic import replacing
+from hlo2graph.backends.cuda.cache import entry, load, store
 from hlo2graph.backends.cuda.prelude import headers, headers_for
 from hlo2graph.backends.cuda.source import HEADER
 from hlo2graph.errors import BackendError, InputError
 
 OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "--minimal")
-CACHE_VARIABLE = "HLO2GRAPH_CACHE_DIR"
-DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,57 +50,17 @@ def compile_cubin(text: str, arch: str) -> Compiled:
     Raises:
         BackendError: NVRTC is missing or refuses the text; its log is in the message.
     """
-    folder = cache_folder()
-    path = folder / f"{_key(text, arch)}.cubin" if folder else None
-    if path and (kept := _load(path)):
+    path = entry("cubin", arch, nvrtc_version(), *OPTIONS, _headers_digest(), text)
+    if (kept := load(path)) is not None:
         return Compiled(kept, cached=True)
     cubin = _compile(text, arch, "cubin")
-    if path:
-        _store(path, cubin)
+    store(path, cubin)
     return Compiled(cubin, cached=False)
 
 
 def compile_ptx(text: str, arch: str) -> str:
     """Return the PTX of one translation unit."""
     return _compile(text, arch, "ptx").rstrip(b"\0").decode()
-
-
-def cache_folder() -> Path | None:
-    """Return where cubins are kept: $HLO2GRAPH_CACHE_DIR, or the user's cache folder.
-
-    None where the user has no home: containers run under numbers that no account has.
-    """
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen)
-    try:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError:
-        return None
-    return Path(base) / "hlo2graph"
-
-
-def _load(path: Path) -> bytes | None:
-    """Return a kept cubin, if it is there and as it was written.
-
-    A file may lose its end when the machine goes down, and a driver given half a cubin may crash.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    digest, cubin = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
-    return cubin if hashlib.sha256(cubin).digest() == digest else None
-
-
-def _store(path: Path, cubin: bytes) -> None:
-    """Write whole or not at all, a digest first; a cache that cannot be written is no error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as whole:
-            whole.write(hashlib.sha256(cubin).digest() + cubin)
-    except OSError:
-        return
 
 
 def nvrtc_version() -> str:
@@ -127,9 +84,9 @@ def check_arch(arch: str) -> None:
         raise InputError(f"NVRTC {nvrtc_version()} compiles for {names}, not for {arch}")
 
 
-def _key(text: str, arch: str) -> str:
-    parts = (arch, nvrtc_version(), *OPTIONS, text, *(t for pair in headers() for t in pair))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+@cache
+def _headers_digest() -> str:
+    return hashlib.sha256("\0".join(t for pair in headers() for t in pair).encode()).hexdigest()
 
 
 @cache

@@ -28,7 +28,7 @@ from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray, let
 from hlo2graph.backends.cuda.driver import open_device
 from hlo2graph.backends.cuda.held import Memory, memory_of
 from hlo2graph.backends.cuda.instance import Call, Instance
-from hlo2graph.backends.cuda.kernels import KernelKey, each_kernel
+from hlo2graph.backends.cuda.kernels import KernelKey, Texts, each_kernel
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
@@ -68,12 +68,14 @@ class CudaExecutable:
         elided: str | None = None,
         ordinal: int = 0,
         kernels: Prepared | None = None,
+        texts: Texts | None = None,
         **options: Unpack[CudaOptions],
     ) -> None:
         """Compile, load and bind `plan`, and build its graph.
 
         `elided` gives values to constants that the text left out. `kernels` are the plan's,
         compiled before for this precision and a device such as this: NVRTC is not needed then.
+        `texts` are kernels of the plan that were written before for this precision.
 
         Raises:
             UnsupportedError: for operations that have no device code, all at once, and for elided
@@ -97,9 +99,10 @@ class CudaExecutable:
         units: Sequence[Compiled]
         if kernels is None:
             sources = {}
-            written = each_kernel(plan, without=products.plans, precise=self.precise)
+            texts = texts or Texts()
+            written = each_kernel(plan, products.plans, precise=self.precise, known=texts.known)
             with timed("compile kernels"):
-                units = compile_kernels(_kept(written, sources), device.arch)
+                units = compile_kernels(_kept(written, sources, texts), device.arch)
         else:
             sources, units = dict(kernels.sources), kernels.units
         own = [s for key, s in sources.items() if key.computation not in products.plans]
@@ -355,9 +358,16 @@ def _another(loaded: Loaded, first: Instance) -> Instance:
 
 
 def _kept(
-    written: Iterable[tuple[KernelKey, KernelSource]], into: dict[KernelKey, KernelSource]
+    written: Iterable[tuple[KernelKey, KernelSource]],
+    into: dict[KernelKey, KernelSource],
+    texts: Texts,
 ) -> Iterator[KernelSource]:
-    """Yield kernels as they are written, and keep them by their keys."""
+    """Yield kernels as they are written, and keep them by their keys.
+
+    Whoever wants to keep them longer does so while the last ones are compiled.
+    """
     for key, source in written:
         into[key] = source
         yield source
+    if texts.keep is not None and not into.keys() <= texts.known.keys():
+        texts.keep(into)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from hlo2graph.backends.cuda.depth import deep_walks
 from hlo2graph.backends.cuda.forms import SHARED_FORMS, Form, own_kernel
@@ -40,6 +41,17 @@ class KernelKey:
     misaligned: frozenset[str] = frozenset()
 
 
+NONE: Mapping[KernelKey, KernelSource] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Kernels that were written before, and what to do with all when some were not."""
+
+    known: Mapping[KernelKey, KernelSource] = field(default_factory=lambda: NONE)
+    keep: Callable[[Mapping[KernelKey, KernelSource]], None] | None = None
+
+
 def key_of(thunk: Computing[Slice]) -> KernelKey:
     """Return the key of the kernel that runs `thunk`."""
     pairs = tuple(
@@ -62,21 +74,29 @@ def kernels_of(
 
 
 def each_kernel(
-    plan: Plan, without: Container[str] = (), *, precise: bool = False
+    plan: Plan,
+    without: Container[str] = (),
+    *,
+    precise: bool = False,
+    known: Mapping[KernelKey, KernelSource] = NONE,
 ) -> Iterator[tuple[KernelKey, KernelSource]]:
     """Yield the kernel of every thunk of `plan`, nested ones too, in order of first use.
 
     `without` names the computations that a library runs; `precise` forbids what rounds more than
-    the types do: TF32, sums on tensor cores.
+    the types do: TF32, sums on tensor cores. `known` are kernels that were written before.
     """
-    known: set[KernelKey] = set()
-    taken: set[str] = set()
+    found: set[KernelKey] = set()
+    taken = {source.name for source in known.values()}
     device, still = figures_for(plan.target), _still(plan)
     for thunk in computing(plan.body):
         by_library = isinstance(thunk, Library) and thunk.computation in without
         key = key_of(thunk)
-        if not by_library and key not in known:
-            known.add(key)
+        if by_library or key in found:
+            continue
+        found.add(key)
+        if key in known:
+            yield key, known[key]
+        else:
             name = cpp_name(thunk.name, taken)
             computation = plan.computations[thunk.computation]
             signature = signature_of(
