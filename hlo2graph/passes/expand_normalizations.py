@@ -33,20 +33,17 @@ _PRED = DTYPES["pred"]
 def expand_normalizations(module: Module) -> Module:
     """Return `module` with reduces and elementwise work for each batch normalisation."""
     regions = Regions(module)
-    for opcode, expand in _EXPANDED.items():
 
-        def rewrite(
-            draft: Draft, opcode: str = opcode, expand: Callable[[_Norm], None] = expand
-        ) -> Computation:
-            for instr in [i for i in draft.instructions.values() if i.opcode == opcode]:
-                if instr.name in draft and draft.is_pure(instr) and _can_be_expanded(draft, instr):
-                    expand(_Norm(draft, instr, regions))
-            return draft.done()
+    def rewrite(draft: Draft) -> Computation:
+        for instr in [i for i in draft.instructions.values() if i.opcode in _EXPANDED]:
+            if instr.name in draft and draft.is_pure(instr) and _can_be_expanded(draft, instr):
+                _EXPANDED[instr.opcode](_Norm(draft, instr, regions))
+        return draft.done()
 
-        module = redraft(module, opcode, rewrite)
+    found = redraft(module, _EXPANDED, rewrite)
     if not regions.made:
-        return module
-    return replace(module, computations={**regions.made, **module.computations})
+        return found
+    return replace(found, computations={**regions.made, **found.computations})
 
 
 def _can_be_expanded(draft: Draft, instr: Instruction) -> bool:

@@ -1,8 +1,8 @@
-"""Rewriting the computations of a module that become thunks and hold a certain opcode."""
+"""Rewriting the computations of a module that become thunks and hold certain opcodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Module
@@ -11,12 +11,15 @@ from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.sequences import sequences
 
 
-def redraft(module: Module, opcode: str, rewrite: Callable[[Draft], Computation]) -> Module:
+def redraft(
+    module: Module, opcodes: str | Collection[str], rewrite: Callable[[Draft], Computation]
+) -> Module:
     """Return `module` with what `rewrite` makes of each such computation; itself if unchanged."""
+    wanted = {opcodes} if isinstance(opcodes, str) else opcodes
     held = {
         name
         for name in sequences(module)
-        if any(i.opcode == opcode for i in module.computations[name].instructions)
+        if any(i.opcode in wanted for i in module.computations[name].instructions)
     }
     if not held:
         return module
