@@ -25,7 +25,7 @@ ROOMS = {
     "importers": {"errors", "hlo", "ops", "frontend"},
     "inspect": {"atomic", "errors", "hlo", "ops", "passes", "program", "frontend", "backends"},
 }
-ROOMS["saved"] = {"atomic", "errors", "options", "hlo", "program", "backends", "hlo2graph"}
+ROOMS["saved"] = {*ROOMS["backends"], "backends", "hlo2graph"}
 ROOMS["pipeline"] = {*ROOMS["inspect"], "options"}
 ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "importers", "saved", "hlo2graph"}
 ROOMS["jax"] = {*ROOMS["pipeline"], "pipeline", "importers"}

@@ -31,6 +31,7 @@ from hlo2graph import hlo
 from hlo2graph.errors import Source, Span
 from hlo2graph.program import plan as plans
 from hlo2graph.program import thunks
+from hlo2graph.saved.typed import fits_of
 
 Json: TypeAlias = Any
 
@@ -129,7 +130,8 @@ class Encoder:
 class Decoder:
     """Turns the JSON of an Encoder into the values it was given, with spans of `source`.
 
-    Raises KeyError, TypeError, ValueError or IndexError where it is nothing that one writes.
+    Fields hold what their annotations say. Raises KeyError, TypeError, ValueError or IndexError
+    where the JSON is nothing that an Encoder writes.
     """
 
     fields: Mapping[str, list[str]]
@@ -176,8 +178,16 @@ class Decoder:
             if now[name].default is MISSING and now[name].default_factory is MISSING:
                 raise ValueError(f"{of.__name__} has a {name} here")
 
+        fits = fits_of(of)
+        checks = [(name, fits[name]) for name in written]
+
         def make(values: list[Json]) -> object:
-            return of(**dict(zip(written, map(self, values), strict=True)))
+            given = {}
+            for (name, may_hold), value in zip(checks, map(self, values), strict=True):
+                if not may_hold(value):
+                    raise TypeError(f"the {name} of a {of.__name__} is a {type(value).__name__}")
+                given[name] = value
+            return of(**given)
 
         return make
 
@@ -193,6 +203,8 @@ class Decoder:
         dtype = shape.dtype.numpy
         count, inline = math.prod(shape.dims), isinstance(where, str)
         buffer = bytes.fromhex(where) if inline else self.data
+        if min(shape.dims, default=0) < 0:
+            raise ValueError(f"a constant has the shape {shape}")
         if not count:
             return hlo.Literal(shape, np.empty(shape.dims, dtype))
         array = np.frombuffer(buffer, dtype, count, 0 if inline else where[0])

@@ -21,6 +21,8 @@ from hlo2graph.program.plan import Plan
 from hlo2graph.saved.choices import checked, options_of
 from hlo2graph.saved.codec import Decoder
 from hlo2graph.saved.container import Container, read_container
+from hlo2graph.saved.sound import check_sound
+from hlo2graph.saved.sound_hlo import check_computations, check_legal
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
@@ -72,6 +74,7 @@ class Saved:
             held = container.json("shared")
             self._decode = Decoder(held["fields"], container.section("data"), held["shared"])
             self.plan = self._of(Plan, "plan")
+            check_sound(self.plan)
             self.choices = checked(Choices(**container.header["choices"]))
             self.arches = tuple(map(str, container.header["arches"]))
 
@@ -79,8 +82,12 @@ class Saved:
     def module(self) -> Module | None:
         """What the plan was made of, where the file has it."""
         with self._reading():
-            has = "module" in self._container.header["sections"]
-            return self._of(Module, "module") if has else None
+            if "module" not in self._container.header["sections"]:
+                return None
+            found = self._of(Module, "module")
+            check_computations(found.computations)
+            _ = found.entry
+            return found
 
     def load(
         self,
@@ -100,7 +107,9 @@ class Saved:
                 "program anew"
             )
         if backend == "host" or (backend == "auto" and self.plan.target == "host"):
-            return HostExecutable(self.plan, elided=elided)
+            with self._reading():
+                check_legal(self.plan.computations)
+                return HostExecutable(self.plan, elided=elided)
         try:
             return self._on_cuda(elided, choices)
         except BackendError as error:
@@ -121,7 +130,8 @@ class Saved:
             device = open_device()
             with self._reading():
                 kernels = kernels_for(self._container, device.arch)
-        return CudaExecutable(self.plan, elided=elided, kernels=kernels, **options_of(choices))
+        with self._reading():
+            return CudaExecutable(self.plan, elided=elided, kernels=kernels, **options_of(choices))
 
     def _of(self, wanted: type[T], section: str) -> T:
         held = self._container.json(section)

@@ -110,7 +110,7 @@ class Router:
         return Route((), tuple(inputs), tuple(placement), (), self._home_out)
 
     def _where_they_lie(self) -> list[tuple[int, int, int]] | None:
-        """Return each argument's port, its size and alignment, if all have one and none is written."""
+        """Return the port of each argument, its size and alignment, if none is ever written."""
         found = []
         for position in range(len(self._plan.inputs)):
             port = self._inputs.get(position)
