@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from agreement import module
 from needs import needs_gxx
@@ -109,13 +111,24 @@ def gathered(rows: int, width: int, depth: int, dtype: str = "f32", alias: str =
     return text.replace("HloModule m", f"HloModule m{alias}")
 
 
+def as_written(text: str) -> str:
+    """Return a module that is written as one fusion, and donates nothing."""
+    head, _, body = text.partition("ENTRY e {")
+    given = re.findall(r"(\w+) = (\S+) parameter\((\d)\)", body)
+    result = re.search(r"ROOT r = (\(.*?\)) tuple", body)[1]
+    names = ", ".join(name for name, _, _ in given)
+    lines = "\n".join(f"{name} = {shape} parameter({k})" for name, shape, k in given)
+    call = f"ROOT fused = {result} fusion({names}), kind=kOutput, calls=inner"
+    return f"{head}inner {{{body}\nENTRY e {{\n{lines}\n{call}\n}}"
+
+
 ALIAS = ", input_output_alias={ {1}: (2, {}, must-alias) }"
 GATHERED = {
-    "gathered": gathered(8, 40, 70),
+    "gathered": as_written(gathered(8, 40, 70)),
     "gathered-in-place": gathered(8, 40, 70, alias=ALIAS),
-    "gathered-of-few-rows": gathered(2, 72, 96),
+    "gathered-of-few-rows": as_written(gathered(2, 72, 96)),
     "gathered-of-few-rows-in-place": gathered(2, 72, 96, "bf16", ALIAS),
-    "gathered-of-many": gathered(36, 40, 40),
+    "gathered-of-many": as_written(gathered(36, 40, 40)),
     "gathered-of-many-in-place": gathered(36, 40, 40, alias=ALIAS),
 }
 PROGRAMS = {
@@ -148,8 +161,14 @@ def test_a_product_takes_in_what_a_loop_keeps_of_it(name):
     assert len(found.updates) == 1
 
 
+def test_a_product_copies_no_argument():
+    plan = h2g.plan(gathered(8, 40, 70), target="sm_90")
+    regions = [region_of(plan.computations[thunk.computation]) for thunk in plan.body.thunks]
+    assert [isinstance(found, Own) for found in regions] == [True, False]
+
+
 def test_an_update_at_a_place_that_the_product_gives_is_another_kernels():
-    text = GATHERED["gathered"].replace("(kept, row, at,", "(kept, row, place,")
+    text = gathered(8, 40, 70, alias=ALIAS).replace("(kept, row, at,", "(kept, row, place,")
     place = """corner = f32[1,1] slice(e), slice={[0:1], [0:1]}
         point = f32[] reshape(corner)
         place = s32[] convert(point)

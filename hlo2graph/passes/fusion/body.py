@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from hlo2graph.hlo import Computation, Instruction, Shape, TupleShape
+from hlo2graph.hlo import Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.custom_call import takes_in
 from hlo2graph.ops.device import NoDevice, device_of
@@ -40,12 +40,14 @@ class Body:
     free: what costs nothing to compute again. barred: why an instruction can be part of no fusion.
     carried: of a loop's body, the state that each result is the next of.
     waits: what each waits for: operands, control dependencies, earlier side effects.
+    kept: whose bytes nothing may write over.
     """
 
     computation: Computation
     named: Mapping[str, Instruction]
     waits: Mapping[str, tuple[str, ...]]
     carried: Mapping[str, str]
+    kept: frozenset[str] = frozenset()
     place: dict[str, int] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
@@ -54,12 +56,15 @@ class Body:
 
     @staticmethod
     def of(
-        computation: Computation, effects: frozenset[str], carried: Mapping[str, str] | None = None
+        computation: Computation,
+        effects: frozenset[str],
+        carried: Mapping[str, str] | None = None,
+        kept: frozenset[str] = frozenset(),
     ) -> Body:
         """Return the body of `computation`; `effects` are the computations with side effects."""
         named = {instr.name: instr for instr in computation.instructions}
         waits = waits_of(computation.instructions, effects)
-        found = Body(computation, named, waits, carried or {})
+        found = Body(computation, named, waits, carried or {}, kept)
         held: set[str] = set()
         for number, instr in enumerate(computation.instructions):
             found.place[instr.name] = number
@@ -134,6 +139,11 @@ class Body:
                     found.add(operand)
                     pending.append(operand)
         return found
+
+
+def keeps_arguments(module: Module, computation: Computation) -> bool:
+    """Tell whether it is the entry, none of whose parameters is donated."""
+    return computation.name == module.entry_name and "input_output_alias" not in module.attrs
 
 
 def with_operands(instr: Instruction, names: dict[str, str]) -> Instruction:

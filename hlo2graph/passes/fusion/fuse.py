@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.effects import with_effects
-from hlo2graph.passes.fusion.body import Body
+from hlo2graph.passes.fusion.body import Body, keeps_arguments
 from hlo2graph.passes.fusion.group import Judge
 from hlo2graph.passes.fusion.grow import Growth
 from hlo2graph.passes.fusion.merge import Merging
@@ -59,7 +59,9 @@ def _fused(module: Module) -> Iterator[_Fused]:
     for name, computation in module.computations.items():
         if name in stepped:
             carried = carried_state(computation) if name in bodies else {}
-            body = Body.of(computation, effects, carried)
+            given = computation.parameters if keeps_arguments(module, computation) else ()
+            kept = frozenset(parameter.name for parameter in given)
+            body = Body.of(computation, effects, carried, kept)
             judge = Judge(body)
             growth = Growth(body, judge)
             merging = Merging.of(body, judge, growth.run(), growth.stays)

@@ -17,11 +17,12 @@ from hlo2graph.passes.fusion.cost import (
     too_large,
 )
 from hlo2graph.passes.fusion.facts import IN_PLACE
-from hlo2graph.passes.fusion.sheet import Sheet, Table
+from hlo2graph.passes.fusion.sheet import Sheet, Table, buffer_path
 
 ROOT = "is the result"
 AGAIN = "a dear instruction would be computed more than once"
 UPDATED = "it would read, at another index, a buffer that it updates in place"
+COPIED = "a product's kernel would copy what it updates"
 FED = "what goes into a product is computed for each tile of it: only what reads one array may be"
 NO_FORM = "no kernel form does both: {} and {}"
 SLOWER = "it would take longer than both alone"
@@ -138,7 +139,14 @@ class Judge:
             return AGAIN
         if self._loses_place(parts, whole):
             return UPDATED
+        if isinstance(whole.region, Own) and whole.region.updates and self._copies(whole):
+            return COPIED
         return None
+
+    def _copies(self, group: Group) -> bool:
+        """Tell whether what one of the results updates has to stay as it is."""
+        updates = (name for name in group.results if self.body[name].opcode in IN_PLACE)
+        return any(buffer_path(self.body, name)[-1] in self.body.kept for name in updates)
 
     def _feeds_much(self, group: Group) -> bool:
         """Tell whether more goes into a product, for each tile again, than is worth a launch."""
