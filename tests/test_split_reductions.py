@@ -42,6 +42,7 @@ def opcodes(text: str) -> list[str]:
         ("10666,1500", "0", "1500"),
         ("3,9000001", "1", "3"),
         ("128,16,8192", "0,2", "16"),
+        ("96,144,56,56", "0,2,3", "144"),
     ],
 )
 def test_large_reduces_of_few_results_are_taken_apart(given):
@@ -62,6 +63,12 @@ def test_large_reduces_of_few_results_are_taken_apart(given):
 )
 def test_others_are_left_alone(given):
     assert opcodes(program(*given)) == ["parameter", "constant", "reduce"]
+
+
+def test_rows_stay_whole_where_another_dimension_can_be_cut():
+    text = str(split_reductions(h2g.parse(program("96,16,112,112", "0,2,3", "16"))))
+    assert "f32[96,16]" in text
+    assert "f32[96,1,16,112,112]" in text
 
 
 def test_a_reduce_that_nobody_needs_is_left_alone():

@@ -7,10 +7,11 @@ fill a part goes into the second step as it is. Narrow floats are folded in floa
 as one step would. Only regions that are one associative operation are taken apart.
 
 The rule, all of it: a reduce is taken apart where that saves GAIN_NS by this reckoning. A block
-moves BLOCK_BYTES_EACH_NS, all together at most what memory gives. There is a block for each result
-where the most minor dimension is folded, else one for each RUN_BYTES of results side by side. A
-row that one kernel can normalise, totals and all, is left whole. The first step is given PARTS
-blocks, or fewer of PART_BYTES.
+moves BLOCK_BYTES_EACH_NS, all together at most what memory gives; AT_ONCE large ones run at once,
+the last few by themselves. There is a block for each result where the most minor dimension is
+folded, else one for each RUN_BYTES of results side by side. A row that one kernel can normalise,
+totals and all, is left whole. The first step is given PARTS blocks, or fewer of PART_BYTES; they are
+parts of the most minor dimension only if of no other.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from hlo2graph.passes.split_steps import Cut, Regions, Steps, wide_type
 GAIN_NS = 4 * LAUNCH_NS  # of which the second step's launch takes one
 BLOCK_BYTES_EACH_NS = 40
 RUN_BYTES = 128
+AT_ONCE = 132
 PARTS = 1056  # at most, so that all run at once: eight a multiprocessor of a large GPU
 PART_BYTES = 32 << 10  # of a part, at least
 ACCESS_BYTES = 16  # that a thread reads at once: parts of rows begin at a multiple
@@ -91,6 +93,8 @@ def _pays(shape: Shape, blocks: int) -> bool:
     if not blocks:
         return False
     now = shape.size // min(BYTES_EACH_NS, blocks * BLOCK_BYTES_EACH_NS)
+    if blocks > AT_ONCE:
+        now = now * -(-blocks // AT_ONCE) * AT_ONCE // blocks
     return now - shape.size // BYTES_EACH_NS >= GAIN_NS
 
 
@@ -125,12 +129,19 @@ def _merged(draft: Draft, instr: Instruction, shape: Shape) -> tuple[str, Shape,
 
 
 def _cut(shape: Shape, reduced: Sequence[int], parts: int) -> Cut | None:
-    """Return how to cut the longest reduced dimension into about so many parts."""
+    """Return how to cut a reduced dimension into about so many parts, the most minor one last."""
+    minor = next((d for d in shape.minor_to_major if shape.dims[d] > 1), None)
+    for dim in sorted(reduced, key=lambda d: (d == minor, -shape.dims[d])):
+        count, unit = shape.dims[dim], _unit(shape, dim)
+        for exact in range(parts, 2 * parts):
+            if count % (exact * unit) == 0 and (exact < count or len(reduced) > 1):
+                return Cut(dim, exact, count // exact, 0)
     dim = max(reduced, key=lambda d: shape.dims[d])
-    count = shape.dims[dim]
-    unit = max(1, ACCESS_BYTES // shape.dtype.size) if _is_rows(shape, (dim,)) else 1
-    for exact in range(parts, 2 * parts):
-        if count % (exact * unit) == 0 and count > exact:
-            return Cut(dim, exact, count // exact, 0)
+    count, unit = shape.dims[dim], _unit(shape, dim)
     size = count // parts // unit * unit if parts > 1 else 0
     return Cut(dim, parts, size, count - parts * size) if size > 1 else None
+
+
+def _unit(shape: Shape, dim: int) -> int:
+    """Return of how many elements a part is a multiple."""
+    return max(1, ACCESS_BYTES // shape.dtype.size) if _is_rows(shape, (dim,)) else 1
