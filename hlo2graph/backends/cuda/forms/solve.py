@@ -55,8 +55,9 @@ def _small_cholesky(form: Form) -> KernelSource:
     with emit.block(every):
         one, other = emit.split("at", (size, size))
         row, column = (one, other) if lower else (other, one)
-        given = emit.leaf(form.instr.operands[0], 0, (*batch, one, other))
-        emit.line(f"a.at[{row}][{column}] = {turned(given)};")
+        with emit.block(f"if ({column} <= {row})"):
+            given = emit.leaf(form.instr.operands[0], 0, (*batch, one, other))
+            emit.line(f"a.at[{row}][{column}] = {turned(given)};")
     emit.line(f"const int bad = {square.factor};")
     emit.line(f"const {kind} none = hlo::convert<hlo::{shape.dtype}>(hlo::nan_like(0.0f));")
     with emit.block(every):
@@ -131,6 +132,10 @@ class _System:
         self.columns = self.result.dims[-1 if self.left else -2]
         self.batch_dims = self.result.dims[:-2]
 
+    def row_of(self, at: Expr) -> Expr:
+        """Return a row by its number in the order of substitution."""
+        return at if self.forwards else self.emit.integer(f"{self.size - 1} - {at}")
+
     def matrix(self, batch: Sequence[Expr], row: Expr, step: Expr) -> Expr:
         """Return an element of op(a)."""
         place = (*batch, step, row) if self.swapped else (*batch, row, step)
@@ -153,17 +158,6 @@ def _small_solve(system: _System) -> KernelSource:
     pieces = -(-system.columns // (warps * each))
     *batch, piece = emit.split(emit.integer(emit.block_index), (*system.batch_dims, pieces))
 
-    def row_of(at: Expr) -> Expr:
-        return at if system.forwards else emit.integer(f"{size - 1} - {at}")
-
-    emit.line(f"typedef hlo::Columns<{kind}, {size}> Triangle;")
-    emit.line("Triangle& a = *(Triangle*)hlo::dynamic_shared();")
-    emit.line("#pragma unroll 16")
-    with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {threads})"):
-        row, step = emit.split("at", (size, size))
-        with emit.block(f"if ({step} <= {row})"):
-            value = system.matrix(batch, row_of(row), row_of(step))
-            emit.line(f"a.put({row}, {step}, {value}, {'true' if system.unit else 'false'});")
     emit.line(f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};")
     emit.line(f"{kind} x[{each}][{-(-size // WARP)}] = {{}};")
 
@@ -179,7 +173,7 @@ def _small_solve(system: _System) -> KernelSource:
                 emit.line(f"const int k = lane + {WARP} * part;")
                 tests += [f"k < {size}"] if size % WARP else []
                 with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                    write(system.place(batch, row_of("k"), inside), "x[each][part]")
+                    write(system.place(batch, system.row_of("k"), inside), "x[each][part]")
 
     def load(place: Index, x: Expr) -> None:
         emit.line(f"{x} = {emit.leaf(form.instr.operands[1], 0, place)};")
@@ -188,12 +182,28 @@ def _small_solve(system: _System) -> KernelSource:
         emit.line(f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, x)};")
 
     every(load, guarded=False)
+    _put_triangle(system, batch, threads)
     emit.line("__syncthreads();")
     unit = "true" if system.unit else "false"
     emit.line(f"hlo::substitute<{size}, {each}, {unit}>(a, x);")
     every(store, guarded=True)
     source = form.source(emit, batches * pieces, threads)
     return replace(source, shared_bytes=size * (size + 1) * shape.dtype.size)
+
+
+def _put_triangle(system: _System, batch: Sequence[Expr], threads: int) -> None:
+    """Declare `a`, the triangle in shared memory, and fill it."""
+    emit, size, row_of = system.emit, system.size, system.row_of
+    kind, unit = compute_type(system.result.dtype), "true" if system.unit else "false"
+    emit.line(f"typedef hlo::Columns<{kind}, {size}> Triangle;")
+    emit.line("Triangle& a = *(Triangle*)hlo::dynamic_shared();")
+    emit.line("#pragma unroll 16")
+    with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {threads})"):
+        major, minor = emit.split("at", (size, size))
+        row, step = (minor, major) if system.swapped else (major, minor)  # neighbours in memory
+        with emit.block(f"if ({step} <= {row})"):
+            value = system.matrix(batch, row_of(row), row_of(step))
+            emit.line(f"a.put({row}, {step}, {value}, {unit});")
 
 
 def _large_solve(system: _System) -> KernelSource:
