@@ -10,8 +10,8 @@ The rule, all of it: a reduce is taken apart where that saves GAIN_NS by this re
 moves BLOCK_BYTES_EACH_NS, all together at most what memory gives; AT_ONCE large ones run at once,
 the last few by themselves. There is a block for each result where the most minor dimension is
 folded, else one for each RUN_BYTES of results side by side. A row that one kernel can normalise,
-totals and all, is left whole. The first step is given PARTS blocks, or fewer of PART_BYTES; they are
-parts of the most minor dimension only if of no other.
+totals and all, is left whole. The first step is given PARTS blocks, or fewer of PART_BYTES, cut
+along the most major dimension that gives as many.
 """
 
 from __future__ import annotations
@@ -129,9 +129,11 @@ def _merged(draft: Draft, instr: Instruction, shape: Shape) -> tuple[str, Shape,
 
 
 def _cut(shape: Shape, reduced: Sequence[int], parts: int) -> Cut | None:
-    """Return how to cut a reduced dimension into about so many parts, the most minor one last."""
-    minor = next((d for d in shape.minor_to_major if shape.dims[d] > 1), None)
-    for dim in sorted(reduced, key=lambda d: (d == minor, -shape.dims[d])):
+    """Return how to cut a reduced dimension into about so many parts, the most major one there is.
+
+    So that what a block reads lies together.
+    """
+    for dim in (d for d in reversed(shape.minor_to_major) if d in reduced):
         count, unit = shape.dims[dim], _unit(shape, dim)
         for exact in range(parts, 2 * parts):
             if count % (exact * unit) == 0 and (exact < count or len(reduced) > 1):
