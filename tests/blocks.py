@@ -43,11 +43,21 @@ class View:
             call(memory.cuda.cuMemcpyHtoD, self.address, array.ctypes.data, array.nbytes)
 
     def get(self):
-        found = np.empty(self.shape, self.dtype)
         call(memory.cuda.cuCtxSynchronize)
+        return self.read()
+
+    def read(self):
+        """Return what is there now, whether or not somebody still writes it."""
+        found = np.empty(self.shape, self.dtype)
         if found.nbytes:
             call(memory.cuda.cuMemcpyDtoH, found.ctypes.data, self.address, found.nbytes)
         return found
+
+
+def gathered(arrays):
+    """Return the contents of several, on the device or not, once all that was enqueued has run."""
+    call(memory.cuda.cuCtxSynchronize)
+    return tuple(array.read() if isinstance(array, View) else np.asarray(array) for array in arrays)
 
 
 def put(array, offset=0, **how):

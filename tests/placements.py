@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 
 from hlo2graph.inspect.compare import same_bits
-from tests.blocks import Block, View
+from tests.blocks import Block, View, gathered
 from tests.test_cuda_graph import DIAMOND, IF, LOOP, NESTED, SWITCH
 
 DONATED = """
@@ -96,19 +96,18 @@ class Caller:
         args, values = self.rng.choice(kinds)(values)
         out, donate = self.outputs(), self.rng.random() < 0.3
         want = self.reference(*values)
-        before = [a.get() if isinstance(a, View) else None for a in args]
         got = self.exe.run(args, out=out, donate=donate)
-        self.check(got, want, out)
+        found = gathered((*got, *args))
+        self.check(got, found[: len(got)], want, out)
         self.results = got if out is None else None
         donated = set(self.exe.plan.donated) if donate else set()
         touched = [a for k, a in enumerate(args) if k in donated]
         touched += [] if isinstance(out, (str, type(None))) else [o for o in out if o is not None]
-        for arg, held in zip(args, before, strict=True):
-            if held is not None and not any(meets(arg, other) for other in touched):
-                assert np.array_equal(arg.get(), held, equal_nan=True), "an argument was written"
+        for arg, value, held in zip(args, values, found[len(got) :], strict=True):
+            if isinstance(arg, View) and not any(meets(arg, other) for other in touched):
+                assert np.array_equal(held, value, equal_nan=True), "an argument was written"
 
-    def check(self, got, want, out):
-        found = tuple(g.get() if isinstance(g, View) else np.asarray(g) for g in got)
+    def check(self, got, found, want, out):
         assert same_bits(found, want), (found, want)
         if isinstance(out, list):
             for given, result in zip(out, got, strict=True):
