@@ -215,3 +215,19 @@ def test_elements_of_16_bits_are_rounded_two_by_two(dtype):
     (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
     stores = source.text.count("r0[")
     assert source.text.count("hlo::pair<") == stores // 2 > 0
+
+
+@pytest.mark.parametrize("rows", [40, 400_000])
+def test_a_thread_begins_with_all_it_reads_where_nothing_else_hides_it(rows):
+    text = fold_program("layer_norm", "bf16", (rows, 512), (1,))
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
+    first_fold = source.text.index("hlo::shuffle_down")
+    reads_later = "= p" in source.text[first_fold:] or "load(p" in source.text[first_fold:]
+    assert reads_later == (rows > 1000)
+
+
+@pytest.mark.parametrize(("steps", "blocks"), [(2000, 16), (2_000_000, 4)])
+def test_columns_of_a_cached_array_spread_over_more_blocks(steps, blocks):
+    text = fold_program("sum", "f32", (steps, 128), (0,))
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
+    assert source.grid == (blocks, 1, 1)

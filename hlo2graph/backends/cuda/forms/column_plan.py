@@ -18,6 +18,8 @@ from hlo2graph.ops.region import Columns
 
 LANES = 32  # threads side by side, where that leaves enough blocks
 LEAST_RUN = 128  # bytes side by side that a block reads of a step, of the widest, even so
+SECTOR = 32  # the same of arrays that lie in the device's cache, which has its own grain
+CACHED = 4 << 20  # bytes of an array that is taken to lie there
 FEWEST_SLICES = 8
 MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
 FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
@@ -58,7 +60,8 @@ def plan_columns(
     lanes, few = LANES, FEW_BLOCKS * signature.device.multiprocessors
     while lanes > 1 and lanes // 2 * vector >= region.results:
         lanes //= 2
-    while lanes * vector * max(sizes) > LEAST_RUN and region.results < few * lanes * vector:
+    least = SECTOR if region.space.shape.elements * max(sizes) <= CACHED else LEAST_RUN
+    while lanes * vector * max(sizes) > least and region.results < few * lanes * vector:
         lanes //= 2
     blocks = -(-region.results // (lanes * vector))
     threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256

@@ -1,7 +1,7 @@
 """The order of a kernel's lines: what is done for neighbouring elements is put together.
 
 The emitter writes all of one element, then all of the next. The lines moved here are constants in
-the outermost block of those given, none of which may store.
+the outermost block of those given. A load may pass a store: a kernel reads what it was given.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 
 _DECLARED = re.compile(r" *const (?:[\w:]+|long long) (?P<name>\w+) = (?P<value>.*);$")
 _LOAD = re.compile(
-    r" *const (?:(?:int|long long) (?P<index>i\d+) = .|[\w:]+ (?P<name>\w+) = hlo::load\(p)"
+    r" *const (?:(?:int|long long) (?P<index>i\d+) = .|"
+    r"[\w:]+ (?P<name>\w+) = (?:hlo::load\()?p\d)"
 )
 _NARROW_LOAD = re.compile(
     r"(?P<margin> *)const float (?P<name>\w+) = hlo::load\((?P<place>p\d+\[[^\]]*\])\);$"

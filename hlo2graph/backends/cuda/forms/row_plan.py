@@ -5,6 +5,9 @@ A thread takes `vector` columns side by side, as many as one access of 16 bytes 
 multiprocessor waits for has to be some 50 kB for memory to be busy all the time. Where all of a
 row's elements fit into its threads' registers, they are read once, whatever the number of stages;
 longer rows are read again at each stage, from the caches.
+
+Where all rows are on the device at once, nothing hides what a read takes: a thread then begins with
+all that it reads, what only a later stage asks for too.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ class RowPlan:
     vectors: int
     chunks: int
     held: bool
+    reads_first: bool  # before the first fold, all that any stage asks for
 
     @property
     def is_whole(self) -> bool:
@@ -81,7 +85,10 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         passes = len(region.stages) + any(region.waits)
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         slices = _long_slices(region, signature, most)
-    return RowPlan(Team(_lanes(region, signature, slices), slices), vector, vectors, chunks, held)
+    at_once = vector * chunks * len(signature.parameters) <= _most_held(slices)
+    first = held and at_once and _is_resident(region, signature, slices)
+    team = Team(_lanes(region, signature, slices), slices)
+    return RowPlan(team, vector, vectors, chunks, held, first)
 
 
 def _vector(region: Rows, size: int) -> int:
@@ -119,6 +126,11 @@ def _long_slices(region: Rows, signature: Signature, most: int) -> int:
     while found < WIDEST and region.results * found < enough:
         found *= 2
     return min(found, most)
+
+
+def _is_resident(region: Rows, signature: Signature, slices: int) -> bool:
+    """Tell whether the device has room for all rows at once."""
+    return region.results * slices <= signature.device.multiprocessors * signature.device.threads
 
 
 def _most_held(slices: int) -> int:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.fold_places import Place, Run, indices
 from hlo2graph.backends.cuda.forms.folding import FoldWriter
+from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -56,6 +57,7 @@ class _Writer:
         self._place_row()
         free = [k for k in self.fold.results(Size.FULL) if not self.region.waits[k]]
         waiting = [k for k in self.fold.results(Size.FULL) if self.region.waits[k]]
+        start = len(self.emit.lines)
         if self.plan.held:
             self._held = self._chunks("slice")
         for number, stage in enumerate(self.region.stages):
@@ -67,6 +69,8 @@ class _Writer:
             with self._round() as (chunks, _):
                 self.fold.store_runs(chunks, late, self.inside)
         self._store_row()
+        if self.plan.reads_first:
+            loads_first(self.emit, start)
 
     def _is_awaited(self, stage: int) -> bool:
         """Tell whether anything but row-size results needs the totals of a stage."""

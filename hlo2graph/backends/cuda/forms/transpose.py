@@ -45,7 +45,7 @@ def turned_kernel(
         _Writer(across, tile, computation, emitter, cuts, signature.results).write()
         lines = emitter.needed_lines()
         if len(lines) <= MOST_LINES and most_alive(lines) <= MOST_VALUES:
-            text = signature.declare(lines, tile.threads, wide=True)
+            text = signature.declare(lines, tile.threads, wide=True, resident=tile.resident)
             blocks = blocks_for(tile.batches * tile.columns * tile.rows, 1)
             return KernelSource(signature.name, text, blocks, tile.threads)
     return None

@@ -20,6 +20,9 @@ STRIP = 32  # tiles side by side, at most
 WORDS = (8, 4)  # bytes that a thread may access at once
 LARGEST = 4  # elements along a square's side
 THREADS = 256, 512  # of a block; more where each would have too many values at once
+MOST_AHEAD = 128  # bytes that a thread waits for at once without being told to
+REGISTERS = 1 << 16  # of a multiprocessor
+FOR_PLACES = 24  # of a thread's registers, beside what it waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,15 @@ class Tile:
     def shared_bytes(self) -> int:
         """Bytes of shared memory."""
         return self.elements * self.bytes_each
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a multiprocessor, where only few leave a thread registers for all its loads."""
+        rounds = -(-self.held * self.high // self.threads)
+        ahead = rounds * self.square**2 * self.bytes_each
+        if ahead <= MOST_AHEAD:
+            return 0
+        return max(1, REGISTERS // (self.threads * (ahead // 4 + FOR_PLACES)))
 
     @property
     def is_filled(self) -> bool:
