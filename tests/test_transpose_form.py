@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from agreement import module
 from hypothesis import Phase, given, settings
@@ -194,3 +196,11 @@ def test_several_inputs_go_through_tiles_together():
     found = text_of(planned(_both("u8", 2000, 2002)))
     assert found.count("__shared__") == 2
     assert found.count("__syncthreads") == 1
+
+
+@pytest.mark.parametrize(("dtype", "blocks"), [("f32", ""), ("bf16", ", 4"), ("u8", "")])
+def test_threads_that_wait_for_much_get_the_registers_for_it(dtype, blocks):
+    call = "transpose(x), dimensions={1,0}"
+    lines = [f"x = {dtype}[4012,4004] parameter(0)", f"r = {dtype}[4004,4012] {call}"]
+    (bounds,) = re.findall(r"__launch_bounds__\(\d+(.*)\)", text_of(planned(fused(lines))))
+    assert bounds == blocks
