@@ -332,6 +332,16 @@ def test_what_goes_into_a_product_reads_one_array():
     assert opcodes(fused(body.format(MADE="add(p, q)"))) == ["add", "dot"]
 
 
+def test_what_is_folded_goes_into_no_product():
+    """Each tile of the product would fold the same rows again."""
+    body = (
+        "p = f32[32,20,64] parameter(0)\nw = f32[64,1000] parameter(1)\nz = f32[] constant(0)\n"
+        "s = f32[32,64] reduce(p, z), dimensions={1}, to_apply=sum\n"
+        "ROOT d = f32[32,1000] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
+    assert opcodes(fused(body, before=SUM)) == ["constant", "reduce", "dot"]
+
+
 def test_what_follows_a_product_is_part_of_its_kernel_unless_a_library_multiplies():
     body = (
         "p = f32[{N},{N}] parameter(0)\nq = f32[{N},{N}] parameter(1)\n"

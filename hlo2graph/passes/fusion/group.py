@@ -80,7 +80,7 @@ class Judge:
 
     def with_producer(self, group: Group, name: str, why: str) -> Group | str:
         """Return `group` with what makes one of its operands, or why that is no good kernel."""
-        if name in group.sheet.fed and self._arrays(name) > 1:
+        if name in group.sheet.fed and self._reads_much(name):
             return FED  # behind what makes its operands it may be computed once
         members, reasons = group.members | {name}, {**group.why, name: why}
         if self.facts[name].is_hero or group.cost.in_place:
@@ -151,7 +151,11 @@ class Judge:
     def _feeds_much(self, group: Group) -> bool:
         """Tell whether more goes into a product, for each tile again, than is worth a launch."""
         fed = group.sheet.fed & group.members
-        return any(group.sheet.needed(n)[0] > MOST_FED and self._arrays(n) > 1 for n in fed)
+        return any(group.sheet.needed(n)[0] > MOST_FED and self._reads_much(n) for n in fed)
+
+    def _reads_much(self, name: str) -> bool:
+        """Tell whether an element takes more than one of one array."""
+        return self._arrays(name) > 1 or self.facts[name].is_fold
 
     def _loses_place(self, parts: Sequence[Group], whole: Group) -> bool:
         """Tell whether an update in place is none any more: what it updates is read elsewhere.
