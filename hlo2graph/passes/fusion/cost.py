@@ -13,9 +13,9 @@ smaller. The figures are those of passes/figures.py.
   reads it at another index.
 - What is dear (transcendental functions, folds of more than 16 steps) is computed once; again only
   MOST_AGAIN elements. A shorter fold, as of a few parts, is work like any other.
-- What goes into a product is computed for each tile of it again: only what reads one array and folds
-  nothing does, or what no other kernel takes in and is at most MOST_FED elements with all
-  repetitions.
+- What goes into a product is computed for each tile of it again: only what folds
+  nothing and reads one array does, or what no other kernel takes in and is at most MOST_FED
+  elements with all repetitions.
 - A kernel has at most MOST_INSTRUCTIONS, which written out are at most MOST_WRITTEN (what is needed
   at two indices is written twice), and MOST_ARRAYS parameters and results: eight bytes each of the
   4 KB that a kernel's arguments may take.
