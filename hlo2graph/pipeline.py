@@ -55,6 +55,7 @@ from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.sizes.settle_sizes import settle_sizes
 from hlo2graph.passes.split_convolutions import split_convolutions
+from hlo2graph.passes.split_dots import split_dots
 from hlo2graph.passes.split_reductions import split_reductions
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
@@ -88,6 +89,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
             own_inits,
             *SPLIT_LARGE,
             split_convolutions,
+            split_dots,
             split_reductions,
             cut_dots,
             fuse,

@@ -111,9 +111,9 @@ LONG = {
     ),
     "features-first-bf16": convolution(
         "bf16[12,40,14,14]",
-        "bf16[12,36,14,14]",
-        "bf16[1,1,40,36]",
-        "window={size=14x14}, dim_labels=fb01_io01->01bf",
+        "bf16[12,36,13,14]",
+        "bf16[2,1,40,36]",
+        "window={size=13x14}, dim_labels=fb01_io01->01bf",
     ),
 }
 

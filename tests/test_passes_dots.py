@@ -8,9 +8,11 @@ from rewriting import ADD, module_of, opcodes, results, rewritten, whole_argumen
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_instruction
 from hlo2graph.inspect.compare import same_bits
+from hlo2graph.ops.matmul import product_of
 from hlo2graph.ops.views import is_view
 from hlo2graph.passes.lay_out_dots import lay_out_dots
 from hlo2graph.passes.simplify import simplify
+from hlo2graph.passes.split_dots import split_dots
 
 
 def made_of(body: str, *passes, before: str = "") -> Module:
@@ -111,6 +113,83 @@ def test_a_convolution_of_points_is_a_product(shapes, labels, left):
     q = f32{kernel} parameter(1)
     r = f32{out} convolution(p, q), {window}dim_labels={labels}"""
     assert opcodes(made_of(body).entry) == left
+
+
+@pytest.mark.parametrize(
+    ("shapes", "window", "labels", "left"),
+    [
+        (("[3,4,6,7]", "[3,5,6,7]", "[1,1,4,5]"), "6x7", "fb01_io01->01bf", ["dot", "reshape"]),
+        (("[3,4,6,7]", "[3,5,6,7]", "[1,5,4,1]"), "6x7 stride=2x3", "fb01_io01->0fb1",
+         ["dot", "transpose", "reshape"]),
+        (("[4,6,7,3]", "[6,7,3,5]", "[4,1,1,5]"), "6x7", "b01f_01io->b01f", ["dot", "reshape"]),
+        (("[4,6,7,3]", "[6,1,3,5]", "[4,1,7,5]"), "6x1", "b01f_01io->b01f",
+         ["reshape", "dot", "reshape"]),
+    ],
+)  # fmt: skip
+def test_a_convolution_whose_window_is_all_there_is_is_a_product(shapes, window, labels, left):
+    source, kernel, out = shapes
+    body = f"""p = f32{source} parameter(0)
+    q = f32{kernel} parameter(1)
+    r = f32{out} convolution(p, q), window={{size={window}}}, dim_labels={labels}"""
+    assert opcodes(made_of(body).entry) == left
+
+
+@pytest.mark.parametrize(
+    ("window", "out"),
+    [
+        ("size=6x7 rhs_reversal=1x0", "[4,1,1,5]"),
+        ("size=6x7 pad=0_0x1_0", "[4,1,2,5]"),
+        ("size=6x7 pad=0_0x1_0 stride=1x2", "[4,1,1,5]"),
+        ("size=6x7 lhs_dilate=1x1 pad=3_0x0_0", "[4,4,1,5]"),
+    ],
+)
+def test_other_large_windows_stay(window, out):
+    body = f"""p = f32[4,6,7,3] parameter(0)
+    q = f32[6,7,3,5] parameter(1)
+    r = f32{out} convolution(p, q), window={{{window}}}, dim_labels=b01f_01io->b01f"""
+    assert opcodes(made_of(body).entry) == ["convolution"]
+
+
+IMAGES = """p = {0}[24,64,40,5] parameter(0)
+q = {0}[24,96,40,5] parameter(1)
+r = {1}[64,96] dot(p, q), lhs_contracting_dims={{0,2,3}}, rhs_contracting_dims={{0,2,3}}"""
+
+
+@pytest.mark.parametrize(
+    ("given", "result", "left"),
+    [
+        ("f32", "f32", ["dot", "reduce"]),
+        ("bf16", "f32", ["dot", "reduce"]),
+        ("bf16", "bf16", ["dot", "reduce", "convert"]),
+    ],
+)
+def test_products_of_images_are_summed_in_a_second_step(given, result, left):
+    made = made_of(IMAGES.format(given, result), split_dots).entry
+    assert opcodes(made) == left
+    dot = next(i for i in made.instructions if i.opcode == "dot")
+    assert str(dot.shape) == "f32[24,64,96]"
+    assert product_of(dot, *(made[o].shape for o in dot.operands), dot.shape) is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A library multiplies it in one step.
+        """p = f32[24,40,64] parameter(0)
+        q = f32[24,40,96] parameter(1)
+        r = f32[64,96] dot(p, q), lhs_contracting_dims={0,1}, rhs_contracting_dims={0,1}""",
+        # The products would take much more than the operands.
+        """p = f32[24,640,20] parameter(0)
+        q = f32[24,960,20] parameter(1)
+        r = f32[640,960] dot(p, q), lhs_contracting_dims={0,2}, rhs_contracting_dims={0,2}""",
+        # A kernel of ours multiplies it.
+        """p = f32[4,8,5] parameter(0)
+        q = f32[4,9,5] parameter(1)
+        r = f32[8,9] dot(p, q), lhs_contracting_dims={0,2}, rhs_contracting_dims={0,2}""",
+    ],
+)
+def test_other_products_take_one_step(body):
+    assert opcodes(made_of(body, split_dots).entry) == ["dot"]
 
 
 @pytest.mark.parametrize(

@@ -31,34 +31,71 @@ def dot(draft: Draft, instr: Instruction) -> Found:
 
 
 def convolution(draft: Draft, instr: Instruction) -> Found:
-    """Take a convolution whose windows are points for the product that it is."""
-    labels, window = instr.attrs["dim_labels"], instr.attrs.get("window", Window(()))
+    """Take a convolution whose windows are points, or all there is, for the product that it is."""
+    labels = instr.attrs["dim_labels"]
     assert isinstance(labels, DimLabels)
-    assert isinstance(window, Window)
-    points = all(replace(d, reversal=False) == WindowDim(1) for d in window.dims)
-    groups = [integer(instr, f"{kind}_group_count", 1) for kind in ("feature", "batch")]
-    if not points or groups != [1, 1] or "?" in labels.lhs + labels.rhs + labels.out:
+    summed = _summed(draft, instr, labels)
+    if summed is None:
         return None
     source, kernel = instr.operands
     given = draft.shape(kernel)
-    sides = [label for label in labels.rhs if label in "io"]
+    kept = {*"io", *summed}
+    sides = [label for label in labels.rhs if label in kept]
     dims = tuple(given.dims[labels.rhs.index(label)] for label in sides)
-    order = tuple(sides.index(labels.rhs[d]) for d in given.minor_to_major if labels.rhs[d] in "io")
+    order = tuple(sides.index(labels.rhs[d]) for d in given.minor_to_major if labels.rhs[d] in kept)
     layout = None if given.is_row_major else Layout(order)  # the same bytes
     flat = draft.add(instr, "reshape", Shape(given.dtype, dims, layout), (kernel,))
+    inner = [label for label in labels.lhs if label == "f" or label in summed]
     attrs: dict[str, Attribute] = {
-        "lhs_contracting_dims": (labels.lhs.index("f"),),
-        "rhs_contracting_dims": (sides.index("i"),),
+        "lhs_contracting_dims": tuple(labels.lhs.index(label) for label in inner),
+        "rhs_contracting_dims": tuple(sides.index("i" if x == "f" else x) for x in inner),
         **{k: v for k, v in instr.attrs.items() if k == "operand_precision"},
     }
-    free = [*(label for label in labels.lhs if label != "f"), "f"]
-    wanted = tuple(free.index(label) for label in labels.out)
-    if list(wanted) == sorted(wanted):
+    free = [*(label for label in labels.lhs if label not in inner), "f"]
+    seen = [label for label in labels.out if label not in summed]
+    wanted = tuple(free.index(label) for label in seen)
+    turns, shape = list(wanted) != sorted(wanted), _without(instr, labels, seen)
+    if not turns and not summed:
         return made(instr, "dot", (source, flat), attrs)
+    sizes = tuple(shape.dims[seen.index(label)] for label in free)
+    product = draft.add(instr, "dot", Shape(shape.dtype, sizes), (source, flat), attrs)
+    turning: dict[str, Attribute] = {"dimensions": wanted}
+    if not summed:
+        return made(instr, "transpose", (product,), turning)
+    if turns:
+        product = draft.add(instr, "transpose", shape, (product,), turning)
+    return made(instr, "reshape", (product,))
+
+
+def _summed(draft: Draft, instr: Instruction, labels: DimLabels) -> str | None:
+    """Return the spatial dimensions that a window is all of, where the others' are points."""
+    window = instr.attrs.get("window", Window(()))
+    assert isinstance(window, Window)
+    groups = [integer(instr, f"{kind}_group_count", 1) for kind in ("feature", "batch")]
+    if groups != [1, 1] or "?" in labels.lhs + labels.rhs + labels.out:
+        return None
+    source, out = draft.shape(instr.operands[0]), instr.shape
+    assert isinstance(out, Shape)
+    found = ""
+    for number, dim in enumerate(window.dims):
+        label = str(number)
+        if replace(dim, reversal=False) == WindowDim(1):
+            continue
+        whole = source.dims[labels.lhs.index(label)] == dim.size > 0
+        if not whole or out.dims[labels.out.index(label)] != 1:
+            return None
+        if replace(dim, stride=1) != WindowDim(dim.size):
+            return None
+        found += label
+    return found
+
+
+def _without(instr: Instruction, labels: DimLabels, seen: Sequence[str]) -> Shape:
+    """Return the result's shape, of the dimensions in `seen` alone."""
     assert isinstance(instr.shape, Shape)
-    sizes = tuple(instr.shape.dims[labels.out.index(label)] for label in free)
-    product = draft.add(instr, "dot", Shape(instr.shape.dtype, sizes), (source, flat), attrs)
-    return made(instr, "transpose", (product,), {"dimensions": wanted})
+    return Shape(
+        instr.shape.dtype, tuple(instr.shape.dims[labels.out.index(label)] for label in seen)
+    )
 
 
 def _untransposed(draft: Draft, instr: Instruction, side: int) -> Found:
