@@ -16,7 +16,7 @@ from hlo2graph.frontend.literals import read_literal
 from hlo2graph.frontend.names import RESERVED, check_instruction_name
 from hlo2graph.frontend.required import missing
 from hlo2graph.frontend.scan import Fault
-from hlo2graph.frontend.settled import SETTLED, assumed_shape, settled_shape
+from hlo2graph.frontend.settled import SETTLED, assumed_shape, implied_shape, settled_shape
 from hlo2graph.frontend.shapes import DEEPEST, MOST_ELEMENTS
 from hlo2graph.frontend.structure import NEEDS_SHAPE, has_rule, structure_fault
 from hlo2graph.frontend.syntax import CallNode, InstructionNode, NestedNode
@@ -258,7 +258,8 @@ class InstructionReader:
         if assumed := assumed_shape(opcode, shapes):
             unwritten = replace(unwritten, shape=assumed)
         try:
-            shape = OPS[opcode].infer(unwritten, shapes, self._context.computations)
+            shape = implied_shape(unwritten, shapes)
+            shape = shape or OPS[opcode].infer(unwritten, shapes, self._context.computations)
         except HloError as error:
             why = "" if str(_UNWRITTEN) in error.message else f": {error.message}"
             self._refuse_shape(opcode, where, why)

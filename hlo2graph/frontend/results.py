@@ -20,8 +20,9 @@ def result_fault(instr: Instruction, operands: Sequence[AnyShape]) -> str | None
 
 def _element(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
     (shape,), index = operands, instr.attrs["index"]
-    count = len(shape.parts) if isinstance(shape, TupleShape) else 0
-    if not isinstance(index, int) or not 0 <= index < count:
+    if not isinstance(shape, TupleShape):
+        return None  # for the verifier
+    if not isinstance(index, int) or not 0 <= index < len(shape.parts):
         return f"get-tuple-element: there is no element {index} of {_shown(shape)}"
     return None
 

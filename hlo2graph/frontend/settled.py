@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from hlo2graph.hlo import DTYPES, AnyShape, Shape, TupleShape
+from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape, TupleShape
 
 _Settle: TypeAlias = Callable[[AnyShape, Sequence[AnyShape]], AnyShape]
 _TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
@@ -60,3 +60,25 @@ def assumed_shape(opcode: str, operands: Sequence[AnyShape]) -> Shape | None:
         dtypes, key=lambda dtype: (not dtype.is_integer, dtype.bits), default=DTYPES["f32"]
     )
     return Shape(widest)
+
+
+def implied_shape(instr: Instruction, operands: Sequence[AnyShape]) -> AnyShape | None:
+    """Return the shape that XLA gives an instruction without one, before it is verified."""
+    match instr.opcode:
+        case "add-dependency":
+            return operands[0]
+        case "after-all":
+            return _TOKEN
+        case "broadcast" if isinstance(operands[0], Shape):
+            return _broadcast(instr.attrs.get("dimensions", ()), operands[0])
+        case _:
+            return None
+
+
+def _broadcast(sizes: object, shape: Shape) -> Shape | None:
+    """Put dimensions of these sizes in front: so XLA takes the attribute, where no shape is."""
+    assert isinstance(sizes, tuple)
+    if any(size < 0 for size in sizes):
+        return None
+    dynamic = tuple(len(sizes) + dim for dim in shape.dynamic)
+    return Shape(shape.dtype, (*sizes, *shape.dims), None, dynamic)

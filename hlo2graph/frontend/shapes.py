@@ -35,8 +35,8 @@ _SUFFIX = re.compile(
     rf"(?>M\s*+\({_INT}\)\s*+)?+",
     re.ASCII,
 )
-_ORDER = re.compile(r"-?\d{1,9}", re.ASCII)
-_DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++)|(?P<unbounded>\?))\s*+", re.ASCII)
+_ORDER = re.compile(r"-?\d{1,18}", re.ASCII)
+_DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++|-0++)|(?P<unbounded>\?))\s*+", re.ASCII)
 
 
 class ShapeReader:
@@ -192,7 +192,7 @@ def _dims(found: re.Match[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     text, start = found["dims"], found.start("dims")
     dims: list[int] = []
     dynamic: list[int] = []
-    for part in text.split(",") if text.strip() else ():
+    for part in text.split(",") if text.strip(" \t\r\n") else ():
         dim = _DIM.fullmatch(part)
         if not dim or len(dim["size"] or "") > 19 or int(dim["size"] or 0) > MOST_ELEMENTS:
             raise Fault(

@@ -86,6 +86,9 @@ class _Nodes:
     def call(children: list[Any]) -> CallNode:
         opcode, arguments, close = children[-3:]
         shape = children[0] if len(children) == 4 else opcode.shape
+        if shape is not opcode.shape and opcode.shape is not None:
+            second = opcode.shape
+            raise Fault("expected an opcode, found a second shape", second.start, second.end)
         return CallNode(shape, opcode, arguments, close.start + 1)
 
     nested = call
