@@ -70,6 +70,10 @@ class _Writer:
         emit.line(f"{self.type}* const shared = ({self.type}*)hlo::dynamic_shared();")
         self._place(self.across_in, "line", "lane", self.lanes)
         emit.line(f"{self.type}* const mine = shared + line * {self.pitch};")
+        sign = -1 if self.kind in _FORWARDS else 1
+        held = self.length if self.is_half else self.points
+        table = f"hlo::Turns<{self.type}, {held}, {sign}>"
+        emit.line(f"auto& turns = *({table}*)(shared + {self.lines * self.pitch});")
         head = f"const auto load = [&](int at) -> {self.type}"
         with emit.block(head, ";"):
             self._load(self._line("line"))
@@ -80,9 +84,6 @@ class _Writer:
             )
         else:
             self._storer("line")
-        sign = -1 if self.kind in _FORWARDS else 1
-        table = f"hlo::Turns<{self.type}, {self.points}, {sign}>"
-        emit.line(f"auto& turns = *({table}*)(shared + {self.lines * self.pitch});")
         numbers = [sign, self.points, self.lanes, threads, *self.radices]
         line = f"hlo::fft_line<{', '.join(map(str, numbers))}>"
         emit.line(f"{line}(turns, mine, lane, load, store);")
@@ -91,8 +92,8 @@ class _Writer:
             self._copy_out(threads)
         blocks = -(-self.count // self.lines)
         source = self.form.source(emit, blocks, threads)
-        held = (self.lines * self.pitch + turns_of(self.points)) * self.dtype.size
-        return KernelSource(source.name, source.text, source.grid, threads, held)
+        size = (self.lines * self.pitch + turns_of(held)) * self.dtype.size
+        return KernelSource(source.name, source.text, source.grid, threads, size)
 
     @property
     def _goes_through_shared(self) -> bool:
@@ -145,8 +146,7 @@ class _Writer:
             one, other = self._operand(line, "at"), self._operand(line, f"{self.points} - at")
             emit.line(f"{self.type} a = {one}, b = {other};")
             emit.line("if (at == 0) a.im = b.im = 0;")
-            turn = f"hlo::turned<{self.type}>(at, {self.length}, 1)"
-            emit.line(f"return hlo::pairs_of(a, b, {turn});")
+            emit.line("return hlo::pairs_of(a, b, turns(at));")
         elif self.kind == "IRFFT":
             emit.line(f"const bool mirrored = at > {self.length // 2};")
             place = f"mirrored ? {self.length} - at : at"
@@ -204,8 +204,7 @@ class _Writer:
             if is_half:
                 low, high = (f"from[hlo::spread({k} % {self.points})]" for k in ("step", "other"))
                 emit.line(f"const int other = {self.points} - step;")
-                turn = f"hlo::turned<{self.type}>(step, {self.length}, -1)"
-                emit.line(f"store(step, hlo::reals_of({low}, {high}, {turn}));")
+                emit.line(f"store(step, hlo::reals_of({low}, {high}, turns(step)));")
             else:
                 emit.line("store(step, from[hlo::spread(step)]);")
 

@@ -16,7 +16,7 @@ __host__ __device__ constexpr int spread(int i) { return i + i / 16; }
 // Powers of e to the i 2 pi / N. Long tables are two: of steps of Step, and of what is between.
 template <class C, int N, int Sign>
 struct Turns {
-  static constexpr int Step = N <= 256 ? N : 64;
+  static constexpr int Whole = N, Step = N <= 256 ? N : 64;
   static constexpr int Steps = (N + Step - 1) / Step;
   C low[Step], high[Steps];
 
@@ -201,12 +201,14 @@ __device__ inline void fft_passes(
 
 // Transform a block's lines: this thread is number `lane` of the `Lanes` of its line, whose place in
 // shared memory is `line`. load(i) gives its element i, store(i, x) takes that of the result. The
-// table of turns is in shared memory too.
-template <int Sign, int N, int Lanes, int Threads, int... Radices, class C, class Load, class Store>
+// table of turns, of N or more, is in shared memory too.
+template <int Sign, int N, int Lanes, int Threads, int... Radices, class Table, class C, class Load,
+          class Store>
 __device__ inline void fft_line(
-    Turns<C, N, Sign>& turns, C* line, int lane, const Load& load, const Store& store) {
+    Table& turns, C* line, int lane, const Load& load, const Store& store) {
   turns.template fill<Threads>();
-  fft_passes<Sign, N, Lanes, 1, Radices...>(line, lane, turns, load, store);
+  const auto turn = [&](int k) { return turns(k * (Table::Whole / N)); };
+  fft_passes<Sign, N, Lanes, 1, Radices...>(line, lane, turn, load, store);
 }
 
 // Of N + 1 elements at k and N - k of the transform of 2 N real numbers, what the transform of N
