@@ -9,6 +9,7 @@ from agreement import module
 from needs import needs_gxx
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from hlo2graph.ops.region import Own, region_of
@@ -65,22 +66,22 @@ def gated(rows: int, width: int, depth: int, dtype: str) -> str:
 
 
 GRU = module(f"""
-    x = f32[20,40] parameter(0) h = f32[20,32] parameter(1)
+    x = f32[24,40] parameter(0) h = f32[24,32] parameter(1)
     k = f32[40,96] parameter(2) r = f32[32,96] parameter(3)
-    xk = f32[20,96] dot(x, k), {PLAIN}
-    hr = f32[20,96] dot(h, r), {PLAIN}
-    xr = f32[20,32] slice(xk), slice={{[0:20], [0:32]}}
-    xz = f32[20,32] slice(xk), slice={{[0:20], [32:64]}}
-    xn = f32[20,32] slice(xk), slice={{[0:20], [64:96]}}
-    nr = f32[20,32] slice(hr), slice={{[0:20], [0:32]}}
-    nz = f32[20,32] slice(hr), slice={{[0:20], [32:64]}}
-    nn = f32[20,32] slice(hr), slice={{[0:20], [64:96]}}
-    ra = f32[20,32] add(xr, nr) reset = f32[20,32] logistic(ra)
-    za = f32[20,32] add(xz, nz) update = f32[20,32] logistic(za)
-    gated = f32[20,32] multiply(reset, nn)
-    na = f32[20,32] add(xn, gated) new = f32[20,32] tanh(na)
-    less = f32[20,32] subtract(h, new) kept = f32[20,32] multiply(update, less)
-    ROOT out = f32[20,32] add(new, kept)""")
+    xk = f32[24,96] dot(x, k), {PLAIN}
+    hr = f32[24,96] dot(h, r), {PLAIN}
+    xr = f32[24,32] slice(xk), slice={{[0:24], [0:32]}}
+    xz = f32[24,32] slice(xk), slice={{[0:24], [32:64]}}
+    xn = f32[24,32] slice(xk), slice={{[0:24], [64:96]}}
+    nr = f32[24,32] slice(hr), slice={{[0:24], [0:32]}}
+    nz = f32[24,32] slice(hr), slice={{[0:24], [32:64]}}
+    nn = f32[24,32] slice(hr), slice={{[0:24], [64:96]}}
+    ra = f32[24,32] add(xr, nr) reset = f32[24,32] logistic(ra)
+    za = f32[24,32] add(xz, nz) update = f32[24,32] logistic(za)
+    gated = f32[24,32] multiply(reset, nn)
+    na = f32[24,32] add(xn, gated) new = f32[24,32] tanh(na)
+    less = f32[24,32] subtract(h, new) kept = f32[24,32] multiply(update, less)
+    ROOT out = f32[24,32] add(new, kept)""")
 
 ROWS = module(f"""
     a = f32[96,40] parameter(0) b = f32[40,24] parameter(1)
@@ -176,6 +177,14 @@ def test_an_update_at_a_place_that_the_product_gives_is_another_kernels():
     plan = h2g.plan(text.replace("row =", place), target="sm_90")
     regions = [region_of(plan.computations[thunk.computation]) for thunk in plan.body.thunks]
     assert not any(isinstance(found, Own) and found.updates for found in regions)
+
+
+@pytest.mark.parametrize("name", ["lstm", "lstm-bf16", "gru"])
+def test_gates_of_few_rows_share_tiles(name):
+    plan = h2g.plan(PROGRAMS[name], target="sm_90")
+    [source] = kernels_of(plan).values()
+    assert source.text.count("hlo::mma") == 2  # one for each product, not for each gate
+    assert source.grid[0] >= 20
 
 
 @needs_gxx

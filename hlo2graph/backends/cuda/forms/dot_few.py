@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
-from hlo2graph.backends.cuda.forms.dot_tile import EACH, Elements, Held, Part, TileWriter
+from hlo2graph.backends.cuda.forms.dot_parts import EACH, Elements, Held, Part
+from hlo2graph.backends.cuda.forms.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
+from hlo2graph.backends.cuda.forms.product import DotProduct, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
@@ -47,14 +48,16 @@ def dot_few_kernel(form: Form) -> KernelSource:
     wanted = form.signature.device.multiprocessors
     while rows.tile > FEWEST_ROWS and batches * rows.tiles * 2 <= wanted:
         rows = rows.cut(rows.tile // 2)
-    return _Writer(products, rows, columns.cut(columns.extent)).kernel()
+    columns = columns.cut(columns.extent)
+    parts = [Part.of(each, product, rows, columns) for each, product in products]
+    return _Writer(parts, rows, columns).kernel()
 
 
 class _Writer(TileWriter):
     """A thread has some rows, all columns, and a quarter of the steps."""
 
-    def __init__(self, products: Sequence[tuple[Form, Product]], rows: Side, columns: Side) -> None:
-        super().__init__(products, rows, columns)
+    def __init__(self, parts: Sequence[Part], rows: Side, columns: Side) -> None:
+        super().__init__(parts, rows, columns)
         self.each = rows.tile // 8
 
     def declare(self) -> None:

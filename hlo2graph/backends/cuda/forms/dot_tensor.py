@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_tile import (
-    COLUMNS,
-    EACH,
-    ROWS,
-    Held,
-    Part,
-    TileWriter,
-    power,
-)
+from hlo2graph.backends.cuda.forms.dot_parts import COLUMNS, EACH, ROWS, Held, Part, power
+from hlo2graph.backends.cuda.forms.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
 from hlo2graph.backends.cuda.source import KernelSource
@@ -29,13 +22,16 @@ BUSY = 0.75  # part of a device that at least has work, where the results are en
 
 def suits_tensor_cores(form: Form) -> bool:
     """Tensor cores may compute it, and it fills their products; so with all that it goes with."""
-    return all(fills_products(each, DotProduct(each)) for each in form.each)
+    dots = form.each
+    return all(fills_products(each, DotProduct(each), together=len(dots)) for each in dots)
 
 
-def fills_products(form: Form, product: Product, fewest_rows: int = FEWEST_ROWS) -> bool:
-    """Tell whether tensor cores may compute a product of this size."""
+def fills_products(
+    form: Form, product: Product, fewest_rows: int = FEWEST_ROWS, together: int = 1
+) -> bool:
+    """Tell whether tensor cores may compute a product of this size, one of so many alike."""
     larger, _ = by_size(product)
-    flops = 2 * written(form.instr).elements * prod(product.steps)
+    flops = 2 * written(form.instr).elements * prod(product.steps) * together
     rounds = form.shape(0).dtype.name == "f32"
     return (
         not form.signature.precise
@@ -55,34 +51,42 @@ def tensor_kernel(products: Sequence[tuple[Form, Product]]) -> KernelSource:
     """Return the kernel of products."""
     form, product = products[0]
     tf32 = form.shape(0).dtype.name == "f32"
-    return _Writer(products, *_tiled(form, product)).kernel(tf32=tf32)
+    rows, columns = tiled(form, product)
+    parts = [Part.of(each, product, rows, columns) for each, product in products]
+    return TensorWriter(parts, rows, columns).kernel(tf32=tf32)
 
 
-def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
+def tiled(form: Form, product: Product) -> tuple[Side, Side]:
     """Return the sides that give a tile its rows and its columns, the larger one its rows.
 
     Where that leaves multiprocessors without a tile and the other way would not, the other way.
     """
     rows, columns = by_size(product)
-    wanted = form.signature.device.multiprocessors * BUSY / prod(product.batches)
-    found = _cut(rows, columns, wanted)
-    turned = _cut(columns, rows, wanted)
-    few = _count(found) < wanted
-    return turned if few and _count(found) < _count(turned) else found
+    wanted = tiles_wanted(form, product)
+    found = cut(rows, columns, wanted)
+    turned = cut(columns, rows, wanted)
+    few = count(found) < wanted
+    return turned if few and count(found) < count(turned) else found
 
 
-def _count(sides: tuple[Side, Side]) -> int:
+def tiles_wanted(form: Form, product: Product) -> float:
+    """Return of how many tiles most multiprocessors have one."""
+    return form.signature.device.multiprocessors * BUSY / prod(product.batches)
+
+
+def count(sides: tuple[Side, Side]) -> int:
+    """Return how many tiles there are."""
     return sides[0].tiles * sides[1].tiles
 
 
-def _cut(rows: Side, columns: Side, wanted: float) -> tuple[Side, Side]:
+def cut(rows: Side, columns: Side, wanted: float) -> tuple[Side, Side]:
     """Return both sides with tiles, which get smaller while there are fewer than `wanted`.
 
     The warps of a block share out the sum, but no two blocks do.
     """
     rows = rows.cut(min(MOST_ROWS, ROWS * power(-(-rows.extent // ROWS))))
     columns = columns.cut(min(MOST_COLUMNS, COLUMNS * power(-(-columns.extent // COLUMNS))))
-    while _count((rows, columns)) < wanted:
+    while count((rows, columns)) < wanted:
         if rows.tile > ROWS:
             rows = rows.cut(rows.tile // 2)
         elif columns.tile > COLUMNS:
@@ -92,29 +96,33 @@ def _cut(rows: Side, columns: Side, wanted: float) -> tuple[Side, Side]:
     return rows, columns
 
 
-class _Writer(TileWriter):
+class TensorWriter(TileWriter):
     """A thread has, of each product, a pair of rows and a column, a quarter of the steps."""
 
-    def __init__(self, products: Sequence[tuple[Form, Product]], rows: Side, columns: Side) -> None:
-        super().__init__(products, rows, columns)
+    def __init__(
+        self, parts: Sequence[Part], rows: Side, columns: Side, width: int | None = None
+    ) -> None:
+        """Begin a kernel of `parts`, as TileWriter has it."""
+        super().__init__(parts, rows, columns, width)
         self.dtype = self.form.shape(0).dtype
         self.registers = EACH * self.dtype.size // 4
-        self.each = (rows.tile // 8, columns.tile // 8)
+        self.each = (rows.tile // 8, self.width // 8)
 
     def declare(self) -> None:
         """Write the sums of all products of the tile."""
-        products = f"[{self.rows.tile // ROWS}][{self.columns.tile // COLUMNS}]"
+        products = f"[{self.rows.tile // ROWS}][{self.width // COLUMNS}]"
         self.emit.line(f"float total{products}[4] = {{}};")
 
     def place_thread(self) -> None:
         """Write where the thread's rows and columns are."""
         sides = ((self.rows, self.top), (self.columns, self.left))
         self.places = [
-            self._places(side, start, count)
+            self.places_of_side(side, start, count)
             for (side, start), count in zip(sides, self.each, strict=True)
         ]
 
-    def _places(self, side: Side, start: Expr, count: int) -> list[Index]:
+    def places_of_side(self, side: Side, start: Expr, count: int) -> list[Index]:
+        """Write where so many neighbouring rows or columns of a tile are, from `start` on."""
         first = self.emit.integer(f"{start} + group * {count}")
         run = self.run(first, count, side.extent, whole=side.extent % side.tile == 0)
         return [self.emit.split(at, side.sizes) for at, _ in run]
@@ -128,7 +136,7 @@ class _Writer(TileWriter):
         counts = (
             ("s", self.registers // 2),
             ("i", self.rows.tile // ROWS),
-            ("j", self.columns.tile // COLUMNS),
+            ("j", self.width // COLUMNS),
         )
         self._loops(counts)
         registers = f"{a}[2 * i][2 * s], {a}[2 * i + 1][2 * s], {a}[2 * i][2 * s + 1]"
@@ -171,7 +179,7 @@ class _Writer(TileWriter):
         """Write each product's sums to their rows and columns."""
         counts = (
             ("i", self.rows.tile // ROWS),
-            ("j", self.columns.tile // COLUMNS),
+            ("j", self.width // COLUMNS),
             ("n", 4),
         )
         self._loops(counts)

@@ -16,12 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
+from hlo2graph.backends.cuda.forms.dot_parts import (
+    CHUNK,
+    EACH,
+    MOST_WARPS,
+    WARP,
+    Elements,
+    Held,
+    Part,
+)
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import Product, Side
+from hlo2graph.backends.cuda.forms.product import Side
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.source import FOLLOW, KernelSource
 from hlo2graph.hlo import DType
@@ -29,11 +38,6 @@ from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 
-WARP = 32
-ROWS, COLUMNS = 16, 8  # of a tensor core's product, of which tiles are made
-CHUNK = 32  # steps that a warp takes at once
-EACH = CHUNK // 4  # of them in each thread
-MOST_WARPS = 16
 MOST_SHARED = 40 * 1024
 REGISTERS = 1 << 16  # of a multiprocessor
 MOST_RESIDENT = 512  # threads of a multiprocessor, each with 128 registers for loads under way
@@ -44,74 +48,27 @@ MOST_EARLY = 0.5  # of the registers for that
 _SEEN = frozenset({"bitcast", "reshape", "slice", "transpose"})  # only show what is there
 
 
-def power(count: int) -> int:
-    """Return the least power of two that is no less."""
-    return 1 << (count - 1).bit_length()
-
-
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """A thread's elements of an operand, by number of row or column and of step.
-
-    `dtype` is that of the operand where they are still as they lie there, else that of the sums.
-    """
-
-    values: dict[tuple[int, int], Expr]
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One product of a kernel, of the instruction of `form`, and its sides with their tiles.
-
-    first: the chunks of the products before it; sums: the name of what its warps add up to.
-    """
-
-    form: Form
-    product: Product
-    rows: Side
-    columns: Side
-    first: int
-    sums: str
-
-    @property
-    def steps(self) -> int:
-        """Products to be summed for one result."""
-        return prod(self.product.steps)
-
-    @property
-    def chunks(self) -> int:
-        """Chunks of the sum."""
-        return -(-self.steps // CHUNK)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The names of arrays that hold a thread's elements of a side, one a chunk."""
-
-    side: Side | None = None
-    names: tuple[str, ...] = ()
-
-
 class TileWriter:
     """Writes such a kernel; what a warp does with a chunk is for subclasses to say."""
 
-    def __init__(self, products: Sequence[tuple[Form, Product]], rows: Side, columns: Side) -> None:
+    def __init__(
+        self, parts: Sequence[Part], rows: Side, columns: Side, width: int | None = None
+    ) -> None:
+        """Begin a kernel of `parts`, of whose sums a block keeps `width` columns."""
         self.parts: list[Part] = []
         chunks = 0
-        for number, (form, product) in enumerate(products):
-            sides = [product.sides[side.number].cut(side.tile) for side in (rows, columns)]
+        for number, part in enumerate(parts):
             name = f"sums{number}" if number else "sums"
-            self.parts.append(Part(form, product, sides[0], sides[1], chunks, name))
-            chunks += self.parts[-1].chunks
-        self.form, self.product = products[0]
+            self.parts.append(replace(part, first=chunks, sums=name))
+            chunks += part.chunks
+        self.form, self.product = parts[0].form, parts[0].product
         self.emit = self.form.emitter()
         self.results = Results(self.form, self.emit)
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, self.width = rows, columns, width or columns.tile
         self.wide = self.product.wide
         self.type = compute_type(self.wide)
         self.blocks = prod(self.product.batches) * rows.tiles * columns.tiles
-        held = rows.tile * columns.tile * self.wide.size
+        held = rows.tile * self.width * self.wide.size
         self.warps = 1 << (max(1, min(MOST_WARPS, chunks)).bit_length() - 1)
         while self.warps > 1 and held * sum(map(self._sharing, self.parts)) > MOST_SHARED:
             self.warps //= 2
@@ -184,9 +141,10 @@ class TileWriter:
         emit.line("const int group = lane / 4, member = lane % 4;")
         self.place_thread()
         across, along = (rows, columns) if self.along_columns else (columns, rows)
+        kept = (rows.tile, self.width) if self.along_columns else (self.width, rows.tile)
         for part in self.parts:
             # One more than a row has, so that a warp's accesses fall into different banks.
-            sizes = f"[{self._sharing(part)}][{across.tile}][{along.tile + 1}]"
+            sizes = f"[{self._sharing(part)}][{kept[0]}][{kept[1] + 1}]"
             emit.line(f"__shared__ {self.type} {part.sums}{sizes};")
         turns = [self._turn(part) for part in self.parts]
         early = self._early(turns)
@@ -235,7 +193,7 @@ class TileWriter:
     def _is_still(self, part: Part, side: Side) -> bool:
         """Tell whether an operand shows an array that no node of the graph writes."""
         form = part.form
-        source = form.computation[form.instr.operands[side.number]]
+        source = form.computation[part.operands[side.number]]
         while source.opcode in _SEEN:
             source = form.computation[source.operands[0]]
         return source.opcode == "parameter" and f"p{source.payload}" in form.signature.still
@@ -336,7 +294,7 @@ class TileWriter:
         for k, n in order:
             step, inside = steps[n]
             index, tests = part.product.locate(emit, side.number, self.batch, places[k], step)
-            value = emit.leaf(part.form.instr.operands[side.number], 0, index)
+            value = emit.leaf(part.operands[side.number], 0, index)
             found[k, n] = value, [*([inside] if inside else []), *tests]
         dtype = part.form.shape(side.number).dtype
         narrow = all(emit.is_narrow_still(dtype, value) for value, _ in found.values())
@@ -381,14 +339,17 @@ class TileWriter:
             }
             index = self.product.result(self.batch, split[0], split[1])
             for part in self.parts:
-                self._whole(part, f"[across][along + {k}]", index)
+                for number, form in enumerate(part.dots):
+                    beside = [f"{number * self.columns.tile} + ", ""] if number else ["", ""]
+                    first, second = beside[:: -1 if self.along_columns else 1]
+                    self._whole(part, form, f"[{first}across][{second}along + {k}]", index)
             stores += self.results.at(index)
         for _, store in sorted(stores, key=lambda held: held[0]):
             emit.line(store)
 
-    def _whole(self, part: Part, place: Expr, index: Index) -> None:
+    def _whole(self, part: Part, form: Form, place: Expr, index: Index) -> None:
         """Write how a result of a product is added up of what the warps have of it."""
-        emit, instr = self.emit, part.form.instr
+        emit, instr = self.emit, form.instr
         total = emit.variable(self.wide, "{}")
         emit.line("#pragma unroll")
         head = f"for (int w = 0; w < {self._sharing(part)}; ++w)"

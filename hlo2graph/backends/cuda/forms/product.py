@@ -81,6 +81,7 @@ class DotProduct:
     def __init__(self, form: Form) -> None:
         self._parts = DotParts(form.emitter().operands_of(form.instr), form.instr)
         parts = self._parts
+        self.free = parts.free  # dimensions of each operand
         self.wide = parts.wide
         self.steps: Sequence[int] = parts.steps
         self.batches: Sequence[int] = [parts.shapes[0].dims[d] for d in parts.batch[0]]
