@@ -116,6 +116,20 @@ def test_a_convolution_of_points_is_a_product(shapes, labels, left):
 
 
 @pytest.mark.parametrize(
+    ("dims", "left"),
+    [("0", "reversal=1x0"), ("0,1", "reversal=1x1"), ("0,2", None), ("3", None)],
+)
+def test_a_convolution_reads_a_kernel_that_is_reversed_in_its_place(dims, left):
+    body = f"""p = f32[2,5,5,6] parameter(0)
+    q = f32[3,3,6,4] parameter(1)
+    t = f32[3,3,6,4] reverse(q), dimensions={{{dims}}}
+    r = f32[2,3,3,4] convolution(p, t), window={{size=3x3}}, dim_labels=b01f_01io->b01f"""
+    entry = made_of(body).entry
+    assert opcodes(entry) == (["convolution"] if left else ["reverse", "convolution"])
+    assert left is None or left in format_instruction(entry.result)
+
+
+@pytest.mark.parametrize(
     ("shapes", "window", "labels", "left"),
     [
         (("[3,4,6,7]", "[3,5,6,7]", "[1,1,4,5]"), "6x7", "fb01_io01->01bf", ["dot", "reshape"]),

@@ -133,6 +133,8 @@ def window_places(
 
 def _moved(element: Element, index: Expr, step: Expr, w: WindowDim) -> Expr:
     """Return where a window's element lies in the operand with its padding cut off."""
+    if index == "0" and w.rhs_dilate == 1 and not w.pad_low:
+        return step
     found = index if w.stride == 1 else f"{index} * {w.stride}"
     if step != "0":
         found += f" + {step}" if w.rhs_dilate == 1 else f" + {step} * {w.rhs_dilate}"

@@ -72,6 +72,8 @@ class ElementEmitter:
         self._count = 0
         self._names = 0
         self._read: dict[Expr, tuple[DType, str]] = {}
+        self.origins: dict[Expr, tuple[int, Shape, Index]] = {}  # of values: parameter and index
+        self.binds_reads = True  # not where only the origins of values count
 
     # ---- what rules use (ops.device.Element) ----------------------------------------------
 
@@ -81,7 +83,9 @@ class ElementEmitter:
 
     def read(self, dtype: DType, place: str) -> Expr:
         """Declare a constant local for an element of `dtype` that lies at `place`."""
-        value = self.bind(dtype, f"hlo::load({place})")
+        value = f"hlo::load({place})"
+        if self.binds_reads:
+            value = self.bind(dtype, value)
         self._read[value] = dtype, place
         return value
 
@@ -261,7 +265,9 @@ class ElementEmitter:
             return found
         assert isinstance(instr.shape, Shape)
         place = self.offset(instr.shape, index)
-        return self.read(instr.shape.dtype, f"p{instr.payload}[{place}]")
+        value = self.read(instr.shape.dtype, f"p{instr.payload}[{place}]")
+        self.origins[value] = instr.payload, instr.shape, index
+        return value
 
     def _walk_into(self, frame: _Frame, site: Instruction, number: int, index: Index) -> Expr:
         """Return an element of a nested fusion or call; each is one frame, so nothing is redone."""

@@ -36,7 +36,7 @@ def convolution(draft: Draft, instr: Instruction) -> Found:
     assert isinstance(labels, DimLabels)
     summed = _summed(draft, instr, labels)
     if summed is None:
-        return None
+        return _unturned(draft, instr, labels)
     source, kernel = instr.operands
     given = draft.shape(kernel)
     kept = {*"io", *summed}
@@ -96,6 +96,22 @@ def _without(instr: Instruction, labels: DimLabels, seen: Sequence[str]) -> Shap
     return Shape(
         instr.shape.dtype, tuple(instr.shape.dims[labels.out.index(label)] for label in seen)
     )
+
+
+def _unturned(draft: Draft, instr: Instruction, labels: DimLabels) -> Found:
+    """Read a kernel before it is reversed, if no feature changes its place."""
+    window = instr.attrs.get("window", Window(()))
+    assert isinstance(window, Window)
+    turned = draft[instr.operands[1]]
+    places = [labels.rhs[d] for d in numbers(turned)] if turned.opcode == "reverse" else []
+    if not places or not all(label.isdigit() for label in places):
+        return None
+    dims = tuple(
+        replace(dim, reversal=dim.reversal != (str(d) in places))
+        for d, dim in enumerate(window.dims)
+    )
+    operands = (instr.operands[0], turned.operands[0])
+    return replace(instr, operands=operands, attrs={**instr.attrs, "window": Window(dims)})
 
 
 def _untransposed(draft: Draft, instr: Instruction, side: int) -> Found:

@@ -12,12 +12,12 @@ from math import prod
 
 from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.dot_tensor import FEWEST_ROWS, fills_products, tensor_kernel
-from hlo2graph.backends.cuda.forms.dot_tile import CHUNK, MOST_WARPS
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.staged import staged_kernel
 from hlo2graph.backends.cuda.source import KernelSource
 
-FEWEST_STEPS = 4 * CHUNK  # of a sum whose operands are staged
+FEWEST_STEPS = 128  # of a sum whose operands are staged
+LONG = 512  # steps that a tile's warps share out, though most of it be empty
 FEWEST = 16  # rows and columns of a staged tile, below which most of it would be empty
 
 
@@ -26,7 +26,7 @@ def suits_convolution(form: Form) -> bool:
     product = ConvolutionProduct(form)
     if _suits_stages(product):
         return fills_products(form, product)
-    is_long = prod(product.steps) >= CHUNK * MOST_WARPS
+    is_long = prod(product.steps) >= LONG
     return not product.batches and fills_products(form, product, 1 if is_long else FEWEST_ROWS)
 
 
@@ -34,7 +34,7 @@ def convolution_kernel(form: Form) -> KernelSource:
     """Return the kernel of a convolution and of the elementwise work on both sides of it."""
     product = ConvolutionProduct(form)
     if _suits_stages(product):
-        return staged_kernel(form, product)
+        return staged_kernel(form, ConvolutionProduct)
     return tensor_kernel([(form, product)])
 
 

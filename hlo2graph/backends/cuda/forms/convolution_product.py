@@ -33,6 +33,7 @@ class ConvolutionProduct:
         self._lhs, self._rhs, self._out = form.shape(0), form.shape(1), written(instr)
         self._places: dict[tuple[Index, Index], tuple[Index, list[Expr]]] = {}
         self._whole: dict[tuple[Expr, Expr, int], Expr] = {}
+        self._other_end: dict[tuple[Expr, int], Expr] = {}
         self._groups = {
             label: integer(instr, f"{kind}_group_count", 1)
             for label, kind in (("f", "feature"), ("b", "batch"))
@@ -104,9 +105,13 @@ class ConvolutionProduct:
             feature = self._joined(emit, batch[0], feature, self.sides[1].extent)
         parts = {"i": at["f"], "o": feature}
         for digit, w in zip(self._digits, self._window, strict=True):
-            turned = emit.integer(f"{w.size - 1} - {at[digit]}") if w.reversal else at[digit]
-            parts[digit] = turned
+            parts[digit] = self._turned(emit, w.size, at[digit]) if w.reversal else at[digit]
         return tuple(parts[c] for c in self._labels.rhs)
+
+    def _turned(self, emit: ElementEmitter, size: int, tap: Expr) -> Expr:
+        if (tap, size) not in self._other_end:
+            self._other_end[tap, size] = emit.integer(f"{size - 1} - {tap}")
+        return self._other_end[tap, size]
 
     def result(self, batch: Index, lhs: Index, rhs: Index) -> Index:
         """Return the index of a place and a feature."""

@@ -1,24 +1,25 @@
 """A product on tensor cores whose operands meet in shared memory: large tiles, long sums.
 
 A block computes a tile of the result. Its warps make teams, each of which takes every so many
-chunks of the sum. The threads of a team read a chunk of both operands, through whatever is fused
-in front of the product, while they multiply the one before: what is read waits in registers, and
-goes to shared memory as tensor cores take it. A thread reads neighbours, whichever way an operand
-lies; steps that lie side by side are kept row by row, rows that do are kept step by step. The
-teams' sums meet in shared memory too, and go through what is fused behind the product.
+chunks of the sum. While the threads of a team multiply one chunk, later ones are on their way: to
+shared memory, where operands come as they lie; else into registers, through whatever is fused in
+front of the product, and from there to shared memory as tensor cores take it. A thread reads
+neighbours, whichever way an operand lies; steps that lie side by side are kept row by row, rows
+that do are kept step by step. The teams' sums meet in shared memory too, and go through what is
+fused behind the product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import storage_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import Product, Side
 from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
+from hlo2graph.backends.cuda.forms.staged_reader import Reader, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
@@ -29,15 +30,18 @@ SPAN = 32  # rows, and columns, that a warp computes: of each eight a thread has
 CHUNK = 32  # steps that a team takes at once
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
 MOST_WARPS = 16  # of a multiprocessor, each thread with 128 registers
-MOST_SHARED = 96 * 1024
+STAGES = 3  # chunks that are on the way, or are multiplied, where operands come as they lie
+MOST_SHARED = 160 * 1024  # that a multiprocessor has, and some more for its cache
 BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
-_Step: TypeAlias = tuple[Index, list[Expr]]  # of the sum, and tests that it is one
 
-
-def staged_kernel(form: Form, product: Product) -> KernelSource:
+def staged_kernel(form: Form, product_of: Callable[[Form], Product]) -> KernelSource:
     """Return the kernel of a product and of the elementwise work on both sides of it."""
-    return _Writer(form, product, *_tiled(form, product)).kernel()
+    writer = _Writer(form, product_of(form))
+    found = writer.kernel()
+    if all(reader.is_plain for reader in writer.readers):
+        return _Writer(form, product_of(form), STAGES).kernel()
+    return found
 
 
 def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
@@ -57,13 +61,17 @@ def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
 
 
 class _Writer:
-    def __init__(self, form: Form, product: Product, rows: Side, columns: Side) -> None:
+    """With several `stages`, operands are copied to shared memory; else they go by registers."""
+
+    def __init__(self, form: Form, product: Product, stages: int = 1) -> None:
         self.form, self.emit, self.product = form, form.emitter(), product
-        self.rows, self.columns = rows, columns
+        rows, columns = _tiled(form, product)
+        self.rows, self.columns, self.stages = rows, columns, stages
         self.dtype, self.wide = form.shape(0).dtype, product.wide
         self.steps = prod(product.steps)
         self.blocks = prod(product.batches) * rows.tiles * columns.tiles
         self.team = rows.tile // SPAN * (columns.tile // SPAN) * WARP
+        self.resident = -(-self.blocks // form.signature.device.multiprocessors)
         per = 4 // self.dtype.size
         self.sides = [
             Operand(side, name, CHUNK // per, per, self.team)
@@ -71,44 +79,52 @@ class _Writer:
         ]
         self.teams = self._count_teams()
         self.rounds = -(-self.steps // (CHUNK * self.teams))
+        at_once, copies = CHUNK * self.teams, stages > 1
+        self.readers = [
+            Reader(form, self.emit, product, operand, at_once, copies) for operand in self.sides
+        ]
         result = written(form.instr)
         minor = next((d for d in result.minor_to_major if result.dims[d] > 1), result.rank)
         self.along_columns = not product.is_of_lhs(minor)
-        self.runs: dict[str, list[tuple[Index, ...]]] = {}
-        self.flags: dict[tuple[str, int, int], Expr] = {}
 
     def _count_teams(self) -> int:
         """Return how many teams share a sum, so that a multiprocessor has warps enough."""
-        resident = -(-self.blocks // self.form.signature.device.multiprocessors)
         chunks = -(-self.steps // CHUNK)
+        blocks = min(self.resident, 2)
         teams = 1
         while (
-            2 * teams * self.team * resident <= MOST_WARPS * WARP
+            2 * teams * self.team * self.resident <= MOST_WARPS * WARP
             and 4 * teams <= chunks
-            and 2 * teams * self._held() <= MOST_SHARED
+            and 2 * teams * 4 * self._words * blocks <= MOST_SHARED
         ):
             teams *= 2
         return teams
 
-    def _held(self) -> int:
-        """Return the bytes of shared memory of one team: the operands, later its sums."""
+    @property
+    def _chunk(self) -> int:
+        """Words of both operands' part of a chunk."""
+        return sum(side.size for side in self.sides)
+
+    @property
+    def _words(self) -> int:
+        """Words of shared memory of one team: for the operands, and later for its sums."""
         across, along = sorted((self.rows.tile, self.columns.tile))
-        return 4 * max(sum(side.size for side in self.sides), across * (along + 1) + across)
+        return max(self.stages * self._chunk, across * (along + 1) + across)
 
     def kernel(self) -> KernelSource:
         """Return the kernel."""
         self._write()
         threads, signature = self.team * self.teams, self.form.signature
         most = max(1, MOST_WARPS * WARP // threads)
-        resident = min(-(-self.blocks // signature.device.multiprocessors), most)
-        lines = self.emit.needed_lines()
-        text = signature.declare(lines, threads, wide=True, resident=resident)
+        text = signature.declare(
+            self.emit.needed_lines(), threads, wide=True, resident=min(self.resident, most)
+        )
         return KernelSource(
             signature.name,
             text,
             (self.blocks, 1, 1),
             threads,
-            shared_bytes=self.teams * self._held(),
+            shared_bytes=4 * self.teams * self._words,
             tf32=self.dtype.name == "f32",
         )
 
@@ -118,182 +134,98 @@ class _Writer:
         tiles = rows.tiles * columns.tiles
         self.batch = emit.split(emit.integer(f"{block} / {tiles}"), self.product.batches)
         tile = emit.integer(f"{block} % {tiles}")
-        self.starts = {
-            "a": emit.integer(f"{tile} / {columns.tiles} * {rows.tile}"),
-            "b": emit.integer(f"{tile} % {columns.tiles} * {columns.tile}"),
-        }
+        self.starts = (
+            emit.integer(f"{tile} / {columns.tiles} * {rows.tile}"),
+            emit.integer(f"{tile} % {columns.tiles} * {columns.tile}"),
+        )
         emit.line(f"const int team = threadIdx.x / {self.team}, slot = threadIdx.x % {self.team};")
         emit.line(f"const int lane = threadIdx.x % {WARP}, group = lane / 4, member = lane % 4;")
         emit.line(f"const int span_a = slot / {WARP} / {columns.tile // SPAN} * {SPAN};")
         emit.line(f"const int span_b = slot / {WARP} % {columns.tile // SPAN} * {SPAN};")
-        self._declare_shared()
-        for operand in self.sides:
-            self._place(operand)
+        emit.line("hlo::u32* const held = (hlo::u32*)hlo::dynamic_shared();")
+        emit.line(f"hlo::u32* const own = held + team * {self._words};")
+        for reader, start in zip(self.readers, self.starts, strict=True):
+            reader.declare()
+            reader.place(start)
         emit.line("float total[2][4][4] = {};")
-        with emit.block("for (int round = 0;; ++round)"):
-            with emit.block(f"if (round < {self.rounds})"):
-                chunk = emit.integer(f"(round * {self.teams} + team) * {CHUNK}")
-                for operand in self.sides:
-                    self._fetch(operand, chunk)
-            with emit.block("if (round > 0)"):
-                self._multiply()
-            emit.line("__syncthreads();")
-            emit.line(f"if (round == {self.rounds}) break;")
-            for operand in self.sides:
-                self._put(operand)
-            emit.line("__syncthreads();")
+        if self.stages > 1:
+            self._multiply_behind_copies()
+        else:
+            self._multiply_in_turn()
         across, along = (rows, columns) if self.along_columns else (columns, rows)
         self._share(along)
         emit.line("__syncthreads();")
         self._store(across, along)
 
-    def _declare_shared(self) -> None:
-        emit, (a, b) = self.emit, self.sides
-        words = self._held() // 4
-        emit.line("hlo::u32* const held = (hlo::u32*)hlo::dynamic_shared();")
-        emit.line(f"hlo::u32 *const a = held + team * {words}, *const b = a + {a.size};")
-        for operand in (a, b):
-            kind = storage_type(self.dtype)
-            count = f"[{operand.runs}][{operand.elements}]"
-            emit.line(f"{kind} next_{operand.name}{count};")
-            emit.line(f"bool inside_{operand.name}{count};")
+    def _multiply_in_turn(self) -> None:
+        """Write rounds in which threads read a chunk, multiply the last, and put what they read."""
+        emit = self.emit
+        self._point("a", "b", "own")
+        with emit.block("for (int round = 0;; ++round)"):
+            with emit.block(f"if (round < {self.rounds})"):
+                self._fetch("round")
+            with emit.block("if (round > 0)"):
+                self._multiply()
+            emit.line("__syncthreads();")
+            emit.line(f"if (round == {self.rounds}) break;")
+            for reader in self.readers:
+                reader.put()
+            emit.line("__syncthreads();")
 
-    def _place(self, operand: Operand) -> None:
-        """Write where the rows are that a thread reads, the same in all chunks."""
-        emit, side, name = self.emit, operand.side, operand.name
-        names = (f"word_{name}", f"row_{name}")
-        first, then = names if side.is_deep else names[::-1]
-        emit.line(f"const int {first} = slot % {operand.abreast} * {FOUR};")
-        emit.line(f"const int {then} = slot / {operand.abreast};")
-        start = self.starts[name]
-        if side.is_deep:
-            turn = operand.team // operand.abreast
-            rows = [
-                self._along(emit.integer(f"{start} + {then} + {k * turn}"), 1, side)
-                for k in range(operand.runs)
-            ]
-        else:
-            rows = [self._along(emit.integer(f"{start} + {first}"), FOUR, side)] * operand.runs
-        self.runs[name] = rows
+    def _multiply_behind_copies(self) -> None:
+        """Write rounds in which one chunk is multiplied while others are copied."""
+        emit, ahead = self.emit, self.stages - 1
+        with emit.block(f"for (int round = {-ahead}; round < {self.rounds}; ++round)"):
+            with emit.block("if (round >= 0)"):
+                emit.line(f"hlo::copies_arrive<{ahead - 1}>();")
+                emit.line("__syncthreads();")
+            emit.line(f"const int next = round + {ahead};")
+            with emit.block(f"if (next < {self.rounds})"):
+                self._point("to_a", "to_b", f"own + next % {self.stages} * {self._chunk}")
+                emit.binds_reads = False
+                self._fetch("next")
+                emit.binds_reads = True
+            emit.line("hlo::copies_sent();")
+            with emit.block("if (round >= 0)"):
+                self._point("a", "b", f"own + round % {self.stages} * {self._chunk}")
+                self._multiply()
+        emit.line("__syncthreads();")
 
-    def _along(self, first: Expr, count: int, side: Side) -> tuple[Index, ...]:
-        """Return the places of rows from `first` on; any place for those past the last."""
-        emit, past = self.emit, side.extent % side.tile
-        if past and side.extent % count == 0:
-            first = emit.integer(f"{first} < {side.extent} ? {first} : {side.extent - count}")
-        if count == 1 or side.sizes[-1] % count == 0:
-            return self._neighbours(first, count, side.sizes)
-        found = []
-        for k in range(count):
-            at = emit.integer(f"{first} + {k}")
-            if past and side.extent % count:
-                at = emit.integer(f"{at} < {side.extent} ? {at} : {side.extent - 1}")
-            found.append(emit.split(at, side.sizes))
-        return tuple(found)
+    def _point(self, first: str, second: str, start: Expr) -> None:
+        """Write pointers to both operands' parts of a chunk."""
+        size = self.sides[0].size
+        self.emit.line(f"hlo::u32 *const {first} = {start}, *const {second} = {first} + {size};")
 
-    def _neighbours(self, first: Expr, count: int, sizes: Sequence[int]) -> tuple[Index, ...]:
-        *outer, last = self.emit.split(first, sizes)
-        along = [last, *(self.emit.integer(f"{last} + {k}") for k in range(1, count))]
-        return tuple((*outer, at) for at in along)
-
-    def _steps(self, first: Expr, count: int) -> list[_Step]:
-        """Return steps from `first` on, with a test of those that may be past the last."""
-        emit, sizes = self.emit, self.product.steps
-        past = self.steps % (CHUNK * self.teams)
-        tests: list[Expr] = []
-        if past and self.steps % count == 0:
-            tests = [f"{first} < {self.steps}"]
-            first = emit.integer(f"{tests[0]} ? {first} : {self.steps - count}")
-        if count == 1 or sizes[-1] % count == 0:
-            return [(step, tests) for step in self._neighbours(first, count, sizes)]
-        found = []
-        for k in range(count):
-            at = emit.integer(f"{first} + {k}")
-            if past and self.steps % count:
-                tests = [f"{at} < {self.steps}"]
-                at = emit.integer(f"{tests[0]} ? {at} : {self.steps - 1}")
-            found.append((emit.split(at, sizes), tests))
-        return found
-
-    def _fetch(self, operand: Operand, chunk: Expr) -> None:
-        """Write how a thread reads its elements of a chunk, in the order in which they lie."""
-        emit, name, per = self.emit, operand.name, operand.per
-        steps: list[_Step] = []
-        for run in range(operand.runs):
-            if operand.side.is_deep:
-                if not steps:
-                    first = emit.integer(f"{chunk} + word_{name} * {per}")
-                    steps = self._steps(first, operand.elements)
-                order = [(0, n, n) for n in range(operand.elements)]
-            else:
-                word = f"word_{name} + {run * (operand.team // operand.abreast)}"
-                steps = self._steps(emit.integer(f"{chunk} + ({word}) * {per}"), per)
-                order = [(k, n, k * per + n) for n in range(per) for k in range(FOUR)]
-            self._read(operand, run, [(k, steps[n], at) for k, n, at in order])
-
-    def _read(self, operand: Operand, run: int, order: Sequence[tuple[int, _Step, int]]) -> None:
-        emit, name = self.emit, operand.name
-        stores: list[str] = []
-        flags: dict[Expr, Expr] = {}
-        for k, (step, tests), at in order:
-            place = self.runs[name][run][k]
-            number = operand.side.number
-            index, more = self.product.locate(emit, number, self.batch, place, step)
-            value = emit.leaf(self.form.instr.operands[number], 0, index)
-            narrow = emit.is_narrow_still(self.dtype, value)
-            value = emit.stored(self.dtype, value) if narrow else stored(self.dtype, value)
-            stores.append(f"next_{name}[{run}][{at}] = {value};")
-            if test := " && ".join([*tests, *more]):
-                flag = flags.setdefault(test, f"inside_{name}[{run}][{at}]")
-                self.flags[name, run, at] = flag
-        for test, flag in flags.items():
-            emit.line(f"{flag} = {test};")
-        for store in stores:
-            emit.line(store)
-
-    def _put(self, operand: Operand) -> None:
-        """Write how what was read goes to shared memory."""
-        name, per = operand.name, operand.per
-        how = "tf32_bits" if per == 1 else "joined_bits"
-        turn = operand.team // operand.abreast
-        for run in range(operand.runs):
-            words = []
-            for first in range(0, operand.elements, per):
-                values = [self._checked(name, run, first + n) for n in range(per)]
-                words.append(f"hlo::{how}({', '.join(values)})")
-            row, word = f"row_{name}", f"word_{name}"
-            if operand.side.is_deep:
-                row += f" + {run * turn}"
-            else:
-                word += f" + {run * turn}"
-            place = operand.place_of(row, word)
-            self.emit.line(f"*(hlo::Four*)&{name}[{place}] = hlo::Four{{{{{', '.join(words)}}}}};")
-
-    def _checked(self, name: str, run: int, at: int) -> Expr:
-        value, flag = f"next_{name}[{run}][{at}]", self.flags.get((name, run, at))
-        return f"{flag} ? {value} : {storage_type(self.dtype)}{{}}" if flag else value
+    def _fetch(self, number: str) -> None:
+        chunk = self.emit.integer(f"({number} * {self.teams} + team) * {CHUNK}")
+        for reader in self.readers:
+            reader.fetch(self.batch, chunk)
 
     def _multiply(self) -> None:
         """Write the products of a chunk: four words of four rows and columns at a time."""
         emit, words = self.emit, self.sides[0].words
         with self._unrolled("h", words // 4 // FOUR):
             for operand in self.sides:
-                name = operand.name
-                emit.line(f"hlo::Four four_{name}[{FOUR}];")
-                word = f"member * {words // 4} + {FOUR} * h"
-                row = f"span_{name} + " + operand.row_of(
-                    "group", "k" if operand.side.is_deep else "0"
-                )
-                if not operand.side.is_deep:
-                    word += " + k"
-                with self._unrolled("k", FOUR):
-                    place = operand.place_of(row, word)
-                    emit.line(f"four_{name}[k] = *(const hlo::Four*)&{name}[{place}];")
+                self._load(operand, f"member * {words // 4} + {FOUR} * h")
             with self._unrolled("s", 2), self._unrolled("i", 2), self._unrolled("j", FOUR):
                 a, b = self.sides
                 registers = [a.word(f"2 * i + {n % 2}", f"2 * s + {n // 2}") for n in range(4)]
                 registers += [b.word("j", f"2 * s + {n}") for n in range(2)]
                 emit.line(f"hlo::mma<hlo::{self.dtype}>(total[i][j], {', '.join(registers)});")
+
+    def _load(self, operand: Operand, word: Expr) -> None:
+        """Write four words of four rows into registers, as tensor cores take them."""
+        emit, name = self.emit, operand.name
+        emit.line(f"hlo::Four four_{name}[{FOUR}];")
+        row = f"span_{name} + " + operand.row_of("group", "k" if operand.side.is_deep else "0")
+        word += "" if operand.side.is_deep else " + k"
+        with self._unrolled("k", FOUR):
+            place = operand.place_of(row, word)
+            emit.line(f"four_{name}[k] = *(const hlo::Four*)&{name}[{place}];")
+            if self.stages > 1 and operand.per == 1:
+                with self._unrolled("w", FOUR):
+                    each = f"four_{name}[k].x[w]"
+                    emit.line(f"{each} = hlo::tf32_bits(hlo::bits_as<hlo::f32>({each}));")
 
     @contextmanager
     def _unrolled(self, name: str, count: int) -> Iterator[None]:
@@ -305,7 +237,7 @@ class _Writer:
         """Write how a team's sums get to shared memory."""
         emit, (a, b) = self.emit, self.sides
         # One more than a row has, so that a warp's accesses fall into different banks.
-        emit.line(f"float (*const sums)[{along.tile + 1}] = (float (*)[{along.tile + 1}])a;")
+        emit.line(f"float (*const sums)[{along.tile + 1}] = (float (*)[{along.tile + 1}])own;")
         row = "span_a + " + a.row_of("group", "(2 * i + n / 2)")
         column = "span_b + " + b.row_of("(2 * member + n % 2)", "j")
         place = f"[{row}][{column}]" if self.along_columns else f"[{column}][{row}]"
@@ -314,7 +246,7 @@ class _Writer:
 
     def _store(self, across: Side, along: Side) -> None:
         emit = self.emit
-        starts = [self.starts["b" if side is self.columns else "a"] for side in (across, along)]
+        starts = self.starts if self.along_columns else self.starts[::-1]
         width = FOUR if along.extent % FOUR == 0 else 1
         slots, threads = across.tile * along.tile // width, self.team * self.teams
         with emit.block(f"for (int at = threadIdx.x; at < {slots}; at += {threads})"):
@@ -337,7 +269,7 @@ class _Writer:
         for k, place in enumerate(self._along_results(at[1], along, width)):
             places[along.number] = place
             total = emit.variable(self.wide, "{}")
-            team = f"((float (*)[{along.tile + 1}])(held + t * {self._held() // 4}))"
+            team = f"((float (*)[{along.tile + 1}])(held + t * {self._words}))"
             emit.line("#pragma unroll")
             head = f"for (int t = 0; t < {self.teams}; ++t)"
             emit.line(f"{head} {total} = hlo::add({total}, {team}[across][along + {k}]);")
@@ -356,6 +288,6 @@ class _Writer:
 
     def _along_results(self, first: Expr, side: Side, count: int) -> Sequence[Index]:
         if side.sizes[-1] % count == 0:
-            return self._neighbours(first, count, side.sizes)
+            return neighbours(self.emit, first, count, side.sizes)
         at = (self.emit.integer(f"{first} + {k}") for k in range(count))
         return [self.emit.split(place, side.sizes) for place in at]

@@ -47,6 +47,11 @@ class Operand:
         """How many accesses are side by side: the team's threads then turn to the next."""
         return (self.words if self.side.is_deep else self.side.tile) // FOUR
 
+    @property
+    def turn(self) -> int:
+        """How many rows, or words, further on a thread's next access is."""
+        return self.team // self.abreast
+
     def place_of(self, row: Expr, word: Expr) -> Expr:
         """Return where four words are: of a row from `word` on, or of a step from `row` on."""
         if self.side.is_deep:

@@ -21,6 +21,22 @@ template <class T> __device__ inline u32 joined_bits(T low, T high) {
 
 #ifdef __CUDACC__
 
+// Four words from memory to shared memory, or as many zeros: on the way until `copies_arrive`.
+__device__ inline void copy_four(u32* to, const void* from, bool inside) {
+  const u32 place = (u32)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from),
+               "r"(inside ? 16 : 0)
+               : "memory");
+}
+
+// All that was copied since the last call is one group.
+__device__ inline void copies_sent() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most the latest `Groups` of this thread's groups are on the way.
+template <int Groups> __device__ inline void copies_arrive() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+}
+
 // A float rounded to TF32.
 __device__ inline u32 tf32_bits(f32 x) {
   u32 bits;
@@ -54,6 +70,13 @@ HLO_MMA(f16, "m16n8k16.row.col.f32.f16.f16.f32")
 #undef HLO_MMA
 
 #else  // no GPU's compiler: who compiles for something else brings emulated_mma
+
+__device__ inline void copy_four(u32* to, const void* from, bool inside) {
+  if (inside) memcpy(to, from, 16);
+  else memset(to, 0, 16);
+}
+__device__ inline void copies_sent() {}
+template <int Groups> __device__ inline void copies_arrive() {}
 
 __device__ inline u32 tf32_bits(f32 x) {
   const u32 bits = bits_as<u32>(x);
