@@ -99,11 +99,18 @@ class BackendError(Exception):
     """The backend asked for is not there, or failed; carries no span."""
 
 
+def _visible(character: str) -> str:
+    """Return what stands for a character in a line that is shown: as wide as one."""
+    if character == "\t":
+        return " "
+    return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+
+
 def _show(kind: str, message: str, span: Span | None) -> str:
     if span is None:
         return f"{kind}: {message}"
     line, column = span.source.locate(span.start)
-    text = span.source.line(line).replace("\t", " ")
+    text = "".join(map(_visible, span.source.line(line)))
     width = max(1, min(span.end - span.start, len(text) - column + 1))
     cut = max(0, column - 1 - WIDEST_LINE // 2) if len(text) > WIDEST_LINE else 0
     shown = text[cut : cut + WIDEST_LINE]

@@ -255,3 +255,18 @@ def test_to_json_is_json():
     document = h2g.plan(ADD).to_json()
     assert json.loads(json.dumps(document)) == document
     assert set(document) >= {"module", "allocations", "thunks", "edges", "stats", "target", "fuse"}
+
+
+def test_a_host_executable_says_what_it_holds_and_takes_what_put_gives():
+    """As one on a GPU, so that code for either runs on both."""
+    executable = h2g.compile(ADD, backend="host")
+    memory = executable.memory
+    assert (memory.parameters, memory.results) == (32, 32)
+    assert memory.total == 64
+    assert (memory.instances, memory.graphs, memory.driver) == (1, 0, 0)
+    x = np.ones(4, np.float32)
+    arrays = executable.put(x, x)
+    assert all(np.array_equal(a, x) for a in arrays)
+    assert np.array_equal(executable(*arrays)[0], x + x)
+    with pytest.raises(InputError, match="input 1"):
+        executable.put(x, np.ones(5, np.float32))

@@ -8,6 +8,7 @@ import sys
 
 import click
 import pytest
+from conftest import ADD
 
 from hlo2graph.cli import units
 from hlo2graph.cli.files import write_whole
@@ -90,3 +91,29 @@ def test_units(read, text, value):
 def test_units_refuse(read, text):
     with pytest.raises(click.BadParameter):
         read(text)
+
+
+@pytest.mark.parametrize("option", ["--profile nodes", "--annotations github"])
+def test_a_value_that_is_needed_looks_needed(cli, option):
+    _, out, _ = cli("run", "--help")
+    assert f"{option} " in out
+
+
+def test_a_byte_order_mark_is_no_text(cli, tmp_path):
+    path = tmp_path / "marked.hlo"
+    path.write_bytes(b"\xef\xbb\xbf" + ADD.encode())
+    code, out, err = cli("fmt", path)
+    assert (code, err) == (0, "")
+    path.write_text(ADD)
+    assert cli("fmt", path)[1] == out
+
+
+def test_a_line_of_binary_data_is_shown_as_text(cli, tmp_path):
+    path = tmp_path / "binary.hlo"
+    path.write_bytes(b"HloModule \x1b[31m\x00\x07\xff\xfe m\n")
+    code, out, err = cli("plan", path)
+    assert (code, out) == (2, "")
+    assert err.replace("\n", "").isprintable()
+    _, shown, caret = err.splitlines()[:3]
+    assert len(shown) == len("  HloModule [31m      m")
+    assert set(caret) <= set(" ^~")

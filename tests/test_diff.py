@@ -284,3 +284,43 @@ def test_usage(cli, tmp_path):
     code, _, err = cli("diff", CHAINS, tmp_path / "missing.hlo")
     assert code == 2
     assert "missing.hlo" in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("sine(x)", "cosine(x)", ("without sine f32[64]", "with cosine f32[64]")),
+        ("negate(c)", "convert(c)", ("without negate f32[64]", "with convert f32[64]")),
+    ],
+)
+def test_what_changed_inside_a_kernel(old, new, said):
+    after = BEFORE.replace(old, new)
+    assert after != BEFORE
+    _, diff = changes(BEFORE, after, target="host")
+    (thunk,) = (t for t in diff.thunks if t.change == "changed")
+    assert thunk.inside == said
+
+
+def test_what_changed_inside_a_fused_kernel(tmp_path, cli):
+    for old, new, said in (
+        ("sine(x)", "multiply(x, x)", "without sine f32[64]; with multiply f32[64]"),
+        ("add(a, b)", "add(a, a)", "without sine f32[64]"),
+        ("sine(x)", "sine(a)", "the same instructions of other operands"),
+    ):
+        for name, text in (("a", BEFORE), ("b", BEFORE.replace(old, new))):
+            (tmp_path / name).write_text(text)
+        code, out, _ = cli("diff", tmp_path / "a", tmp_path / "b", "--target", "sm_90")
+        assert code == 0
+        (line,) = (line for line in out.splitlines() if line.startswith("changed"))
+        assert line.endswith(f": {said}")
+
+
+def test_what_changed_of_fills_and_loops():
+    fill = "HloModule m\nENTRY e {\n  c = f32[] constant(1)\n  ROOT f = f32[9] broadcast(c), "
+    fill += "dimensions={}\n}\n"
+    for old, new, said in (
+        ("constant(1)", "constant(2)", "of 00000040, was 0000803f"),
+        ("f32[9]", "f32[8]", "32 bytes, was 36"),
+    ):
+        _, diff = changes(fill, fill.replace(old, new), target="host")
+        assert [t.inside for t in diff.thunks if t.change == "changed"] == [(said,)]

@@ -150,6 +150,28 @@ def test_what_does_not_verify_is_marked_by_every_command(folder, cli, command):
     assert re.search(r"^::error file=wrong\.hlo,line=5,col=\d+::.*f32\[4\]", err, re.MULTILINE)
 
 
+def test_a_run_that_fails_is_marked_on_its_file(folder, cli):
+    code, out, _ = cli("plan", ROOT / "samples" / "halves.thunks")
+    Path("race.thunks").write_text(re.sub("^edge t0 -> t2.*\n", "", out, flags=re.MULTILINE))
+    wish = ("run", "race.thunks", "--duration", "0", "--annotations", "github")
+    code, out, err = cli(*wish)
+    assert code == 1
+    assert "FAILED: other bits than program order" in out
+    mark = "::error file=race.thunks::halves: FAILED: other bits than program order in "
+    assert mark in err
+    Path("race.thunks").write_text(HALVES)
+    code, _, err = cli(*wish)
+    assert (code, err) == (0, "")
+
+
+def test_a_graph_that_is_too_slow_is_marked(folder, cli):
+    Path("add.hlo").write_text(ADD)
+    wish = ("run", "add.hlo", "--backend", "host", "--iterations", "3", "--annotations", "github")
+    code, _, err = cli(*wish, "--fail-if-slower", "0.000001")
+    assert code == 1
+    assert "::error file=add.hlo::add: the graph is slower than --fail-if-slower allows\n" in err
+
+
 def test_what_is_in_no_file_says_its_place(folder, cli, monkeypatch):
     stdin = io.TextIOWrapper(io.BytesIO(WRONG.encode()))
     monkeypatch.setattr(sys, "stdin", stdin)

@@ -187,3 +187,31 @@ def test_the_command(cli, tmp_path):
         assert cli("explain", str(path), *wrong)[0] == 2
     code, _, err = cli("explain", str(path), "a", "zz")
     assert (code, "no thunk of this plan is called zz" in err) == (2, True)
+
+
+def test_what_became_of_a_name_that_no_thunk_has():
+    """Of the program's own: why it has no thunk, and what is there in its place."""
+    module = h2g.parse(LOOP, "loop.hlo")
+    plan = h2g.plan(module, target="host")
+    with pytest.raises(InputError) as caught:
+        explain_pair(plan, "v", "next", module)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("loop.hlo:6:3: error: v of body has no thunk in this plan")
+    assert "note: what is taken out of a tuple stays where it is" in lines
+    (uses,) = (line for line in lines if line.startswith("note: what uses it is there: "))
+    for name in uses.rpartition(": ")[2].split(", "):
+        assert find(plan, name)
+    with pytest.raises(InputError, match="no thunk of this plan is called nxt"):
+        explain_pair(plan, "nxt", "next", module)
+
+
+def test_what_was_simplified_away_says_so():
+    text = CHAINS.replace("negate(x)", "negate(x)\n  a2 = f32[4] negate(a)").replace(
+        "exponential(a)", "exponential(a2)"
+    )
+    module = h2g.parse(text, "chains.hlo")
+    plan = h2g.plan(module, target="sm_90")
+    with pytest.raises(InputError) as caught:
+        find(plan, "a2", module)
+    assert "it was simplified away, is a view" in str(caught.value)
+    assert "what uses it is there: b" in str(caught.value)

@@ -251,3 +251,15 @@ def test_a_log_without_graphs_is_refused(cli, tmp_path, content):
     code, _, err = cli("xla", ROOT / "samples" / "xla_dump", "--against", log)
     assert code == 2
     assert f"{log}:1:1: error: no graph of XLA's" in err
+
+
+def test_dumps_in_subfolders_are_found(cli, tmp_path):
+    for name, dump in (("one", CHAINS), ("two/deep", SORT)):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        dump.into(folder)
+    assert len(find_dumps([tmp_path])) == 2
+    code, out, _ = cli("xla", tmp_path / "one")
+    assert (code, out) == (0, CHAINS_TEXT)
+    CHAINS.into(tmp_path)
+    assert [dump.folder for dump in find_dumps([tmp_path])] == [tmp_path]

@@ -15,6 +15,7 @@ from hlo2graph.cli.run_options import capture_option
 from hlo2graph.options import PlanOptions
 
 if TYPE_CHECKING:
+    from hlo2graph.hlo import Module
     from hlo2graph.inspect.explain import Answer
     from hlo2graph.program.plan import Plan
 
@@ -77,8 +78,7 @@ def command(
     with progress("planning"):
         module = module_of(parts[0])
         plan = plan_of(parts[0], module, **planning)
-    tables = module.tables if module else ""
-    answer = _answer(plan, thunks, question, tables, capture)
+    answer = _answer(plan, thunks, question, module, capture)
     if json_file is not None:
         emit(json.dumps(answer.json, indent=2), json_file)
     if json_file != "-":
@@ -86,10 +86,15 @@ def command(
 
 
 def _answer(
-    plan: Plan, thunks: tuple[str, ...], question: str | None, tables: str, capture: str
+    plan: Plan,
+    thunks: tuple[str, ...],
+    question: str | None,
+    module: Module | None,
+    capture: str,
 ) -> Answer:
     from hlo2graph.inspect import explain
 
+    tables = module.tables if module else ""
     match question:
         case "critical-path":
             return explain.explain_critical_path(plan, tables)
@@ -98,4 +103,4 @@ def _answer(
         case "why-not-graph":
             return explain.explain_left_out(plan, capture)
         case _:
-            return explain.explain_pair(plan, thunks[0], thunks[1], tables)
+            return explain.explain_pair(plan, thunks[0], thunks[1], module)

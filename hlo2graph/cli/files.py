@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,13 +40,14 @@ class Input:
 def read_file(path: str) -> Input:
     """Return the text of a file, or of stdin for `-`; HLO text of StableHLO, protos and snapshots.
 
-    Bytes that are no UTF-8 are kept as lone surrogates, which the parser places and explains.
+    Bytes that are no UTF-8 are kept as lone surrogates, which the parser places and explains; a
+    byte order mark in front of UTF-8 is left out.
     Raises HloError where a file that is no text cannot be made HLO text, or a .h2g file not read.
     """
     from hlo2graph.saved.container import is_saved
 
-    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    name = "<stdin>" if path == "-" else path
+    data, name = read_bytes(path)
+    data = data.removeprefix(BOM_UTF8)
     if is_saved(data) or path.endswith(".h2g"):
         from hlo2graph.saved.reading import read_saved
 

@@ -1,6 +1,7 @@
 """The command group, and the one place where errors become messages and exit codes.
 
-0 ok; 1 the program is at fault; 2 usage, parse or verify error; 3 the backend is not there.
+0 ok; 1 the program is at fault; 2 usage, parse or verify error, or what is not supported; 3 the
+backend is not there, or fails.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def group() -> None:
     Exit codes:
       0  ok
       1  the program is at fault: a mismatch, slower than asked
-      2  usage, parse or verify error
-      3  the backend asked for is not there
+      2  usage, parse or verify error, or what is not supported
+      3  the backend asked for is not there, or fails: its memory is full
 
     \b
     Examples:

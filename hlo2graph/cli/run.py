@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -88,11 +88,21 @@ def command(
         emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
     slow = [r for r in reports if fail_if_slower is not None and _slower(r, fail_if_slower)]
     for report in slow:
-        click.echo(
-            f"{report.plan.name}: the graph is slower than --fail-if-slower allows", err=True
-        )
+        text = f"{report.plan.name}: the graph is slower than --fail-if-slower allows"
+        voice().fault(text, file=file)
     if slow or not all(report.ok for report in reports):
+        _annotate(reports, file)
         click.get_current_context().exit(1)
+
+
+def _annotate(reports: Sequence[RunReport], file: str) -> None:
+    """Mark the file for each check that failed; the report has said it already."""
+    from hlo2graph.inspect.report import check_text
+
+    for report in reports:
+        for check in report.checks:
+            if not check.ok:
+                voice().annotate(f"{report.plan.name}: {check_text(check)}", file=file)
 
 
 def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunReport:

@@ -197,6 +197,7 @@ _OPTIONS = (
     ),
     click.option(
         "--profile",
+        metavar="nodes",
         type=click.Choice(("nodes",)),
         help="List how often and how long each node of the graph ran, by HLO name.",
     ),

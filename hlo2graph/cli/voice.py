@@ -29,10 +29,10 @@ class Voice:
         if not self.quiet:
             _say(text)
 
-    def fault(self, text: str, span: Span | None = None) -> None:
-        """Say what is wrong with the program, at `span`."""
+    def fault(self, text: str, span: Span | None = None, file: str | None = None) -> None:
+        """Say what is wrong with the program, at `span` or with all of `file`."""
         _say(text)
-        self.annotate(text, span)
+        self.annotate(text, span, file)
 
     def annotate(self, text: str, span: Span | None = None, file: str | None = None) -> None:
         """Say only as an annotation, if any are asked for, what a result has said already."""
@@ -53,7 +53,7 @@ class Voice:
                 named = f"{error.filename}: " if error.filename else ""
                 text, code = f"{named}{error.strerror or error}", USAGE
             case _:
-                text, code = "out of memory", USAGE
+                text, code = "out of memory", NO_BACKEND
         _say(f"error: {text}")
         self.annotate(text)
         return code
@@ -88,6 +88,7 @@ COMMON = (
     ),
     click.Option(
         ["--annotations"],
+        metavar="|".join(FORMS),
         type=click.Choice(FORMS),
         expose_value=False,
         callback=_hear,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hlo2graph.inspect.figures import bytes_text, plural
 
 if TYPE_CHECKING:
-    from hlo2graph.backends.cuda.held import Memory
+    from hlo2graph.backends.held import Memory
 
 
 def memory_text(memory: Memory) -> str:

@@ -17,7 +17,7 @@ from hlo2graph.program.plan import Bound, Plan
 from hlo2graph.program.stats import PlanStats
 
 if TYPE_CHECKING:
-    from hlo2graph.backends.cuda.held import Memory
+    from hlo2graph.backends.held import Memory
     from hlo2graph.inspect.captured import Captured
     from hlo2graph.inspect.profile import Profile
 
@@ -145,10 +145,11 @@ def _results(results: Sequence[Summary]) -> list[str]:
 def _checks(checks: Sequence[Check]) -> list[str]:
     """Say what was found, and where there was nothing to compare with, that too."""
     alone = bool(checks) and not any(c.comparisons for c in checks)
-    return [*["compared with no reference, only with itself"] * alone, *map(_check, checks)]
+    return [*["compared with no reference, only with itself"] * alone, *map(check_text, checks)]
 
 
-def _check(check: Check) -> str:
+def check_text(check: Check) -> str:
+    """Return one line: what the results were held against, and how they fared."""
     if not check.comparisons:
         verb = "same bits as" if check.ok else "FAILED: other bits than"
         return f"{verb} {check.against} in {check.how}"

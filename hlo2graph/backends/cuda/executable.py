@@ -26,7 +26,7 @@ from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray, let_wait
 from hlo2graph.backends.cuda.driver import open_device
-from hlo2graph.backends.cuda.held import Memory, memory_of
+from hlo2graph.backends.cuda.held import memory_of
 from hlo2graph.backends.cuda.instance import Call, Instance
 from hlo2graph.backends.cuda.kernels import KernelKey, Texts, each_kernel
 from hlo2graph.backends.cuda.loaded import Loaded
@@ -43,6 +43,7 @@ from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.temporaries.shared import share_of
 from hlo2graph.backends.elided import fill_elided
+from hlo2graph.backends.held import Memory
 from hlo2graph.errors import InputError
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import ArrayType, Plan

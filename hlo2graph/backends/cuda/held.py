@@ -2,39 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo2graph.backends.cuda.driver import Device, call, cuda
 from hlo2graph.backends.cuda.loaded import Loaded
+from hlo2graph.backends.held import Memory
 from hlo2graph.program.plan import AllocationKind
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes, of all instances of one executable together; instances share constants.
-
-    temporaries: arenas of its own. graphs: how many are instantiated. driver: what the GPU's free
-    memory lost as they were, with arenas of theirs; nothing where the driver had room left of
-    others. shared: the arena that it takes turns in, and `sharers`, the programs that do.
-    in_graphs: what the driver holds for the arenas that graphs allocate themselves, those of every
-    executable on this GPU.
-    """
-
-    instances: int
-    parameters: int
-    constants: int
-    results: int
-    temporaries: int
-    graphs: int
-    driver: int
-    shared: int = 0
-    sharers: tuple[str, ...] = ()
-    in_graphs: int = 0
-
-    @property
-    def total(self) -> int:
-        """What it holds alone, the driver's part left out."""
-        return self.parameters + self.constants + self.results + self.temporaries
 
 
 def memory_of(loaded: Loaded, instances: int) -> Memory:

@@ -9,6 +9,7 @@ from threading import Lock
 
 from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.elided import fill_elided
+from hlo2graph.backends.held import Memory
 from hlo2graph.backends.host.arena import Arena
 from hlo2graph.backends.host.block import Block, Walk, in_program_order, shuffled
 from hlo2graph.backends.host.pool import Pool
@@ -17,7 +18,7 @@ from hlo2graph.backends.host.steps import evaluated, load
 from hlo2graph.backends.support import check_computations
 from hlo2graph.ops.evaluate import HostEvaluator, unsupported
 from hlo2graph.ops.spec import Array
-from hlo2graph.program.plan import ArrayType, Plan
+from hlo2graph.program.plan import AllocationKind, ArrayType, Plan
 from hlo2graph.program.thunks import Slice
 
 
@@ -59,6 +60,26 @@ class HostExecutable:
     def outputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each result leaf."""
         return tuple(bound.array_type for bound in self.plan.outputs)
+
+    @property
+    def memory(self) -> Memory:
+        """What it holds, and what for."""
+        held = dict.fromkeys(AllocationKind, 0)
+        for allocation in self.plan.allocations:
+            held[allocation.kind] += allocation.size
+        return Memory(
+            instances=1,
+            parameters=held[AllocationKind.PARAMETER],
+            constants=held[AllocationKind.CONSTANT],
+            results=held[AllocationKind.LIVE_OUT],
+            temporaries=held[AllocationKind.TEMP],
+            graphs=0,
+            driver=0,
+        )
+
+    def put(self, *args: object) -> tuple[Array, ...]:
+        """Return the arguments as the arrays that a call takes, checked: none needs copying."""
+        return tuple(check_arguments(args, self.plan.inputs))
 
     def __call__(self, *args: object) -> tuple[Array, ...]:
         """Run in program order on the calling thread; `args` are the parameter leaves."""

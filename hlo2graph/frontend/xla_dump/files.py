@@ -60,13 +60,15 @@ class Dump:
 def find_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
     """Return the dumps in folders, or among files, in the order of their names.
 
+    Where a folder holds none itself, its subfolders are looked through, as XLA's users often have
+    one for each run.
+
     Raises InputError where there is none, or a file of one is missing.
     """
     given = list(paths)
     groups: dict[tuple[Path, str], dict[str, Path]] = {}
     for path in given:
-        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
-        for file in files:
+        for file in _files(path) if path.is_dir() else [path]:
             if part := _part(file.name):
                 number = _NUMBER.match(file.name)
                 group = groups.setdefault((file.parent, number[1] if number else ""), {})
@@ -79,6 +81,14 @@ def find_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
     if not whole:
         raise _incomplete(given, groups)
     return tuple(whole)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files in a folder, and in those below it where none there is of a dump."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    if any(_part(file.name) for file in files):
+        return files
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _part(name: str) -> str | None:

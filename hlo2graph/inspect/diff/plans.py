@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from hlo2graph.inspect.diff.inside import inside
 from hlo2graph.inspect.diff.likeness import Likenesses
 from hlo2graph.inspect.diff.match import match_thunks
 from hlo2graph.inspect.explain.paths import ARTEFACTS
@@ -36,6 +38,7 @@ class ThunkChange:
     kind: str
     name: str
     before: str = ""  # the name before, where it was renamed
+    inside: tuple[str, ...] = ()  # what changed in it, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,9 @@ def diff_plans(before: Plan, after: Plan) -> PlanDiff:
     likes = Likenesses(before), Likenesses(after)
     thunks: list[ThunkChange] = []
     edges: list[EdgeChange] = []
+    inner = partial(inside, before=before.computations, after=after.computations)
     for where, old, new, matched in _pairs(before.body, after.body, "", likes):
-        thunks += _thunk_changes(where, old, new, matched, likes)
+        thunks += _thunk_changes(where, old, new, matched, likes, inner)
         edges += _edge_changes(where, old, new, matched)
     figures = dict(zip(FIGURES, zip(_figures(before), _figures(after), strict=True), strict=True))
     old_for, new_for = (Settings(plan.target, plan.fuse) for plan in (before, after))
@@ -155,6 +159,7 @@ def _thunk_changes(
     new: Sequence[Slice],
     matched: dict[int, int],
     likes: _Likes,
+    inner: Callable[[Thunk[Slice], Thunk[Slice]], tuple[str, ...]],
 ) -> Iterator[ThunkChange]:
     for at, thunk in enumerate(old.thunks):
         if at not in matched:
@@ -167,7 +172,8 @@ def _thunk_changes(
             continue
         was = old.thunks[taken[at]]
         if likes[0].of(was) != likes[1].of(thunk):
-            yield ThunkChange("changed", where, kind_of(thunk), thunk.name)
+            within = inner(was, thunk)
+            yield ThunkChange("changed", where, kind_of(thunk), thunk.name, inside=within)
         if taken[at] not in stayed:
             yield ThunkChange("moved", where, kind_of(thunk), thunk.name)
         if was.name != thunk.name:

@@ -10,7 +10,7 @@ Neither has times, paths of files or slices, so that both do for golden files. S
     differ   bool: something is different but names and places in memory
     figures  {NAME: {"before", "after"}}: thunks and edges count nested sequences too
     thunks   [{"change": "added" | "removed" | "changed" | "moved" | "renamed", "in", "kind",
-               "name", "before": the name before, or null}]
+               "name", "before": the name before, or null, "inside": what changed in it, in words}]
     edges    [{"change": "gained" | "lost" | "reason", "in", "src", "dst", "hazard",
                "before": the hazard before, or null,
                "ordered": whether the other plan orders the two by another path; null where it
@@ -64,7 +64,8 @@ def _change(name: str, old: int, new: int) -> str:
 
 def _thunk(thunk: ThunkChange) -> str:
     was = f", was {thunk.before}" if thunk.before else ""
-    return f"{thunk.change:8} {_in(thunk.where)}{thunk.kind} {thunk.name}{was}"
+    within = f": {'; '.join(thunk.inside)}" if thunk.inside else ""
+    return f"{thunk.change:8} {_in(thunk.where)}{thunk.kind} {thunk.name}{was}{within}"
 
 
 def _edge(edge: EdgeChange) -> str:
@@ -114,6 +115,7 @@ def diff_json(diff: PlanDiff) -> dict[str, Any]:
                 "kind": thunk.kind,
                 "name": thunk.name,
                 "before": thunk.before or None,
+                "inside": list(thunk.inside),
             }
             for thunk in diff.thunks
         ],

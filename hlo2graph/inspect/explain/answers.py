@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from hlo2graph.hlo import Module
 from hlo2graph.inspect.explain.edges import EdgeWords
 from hlo2graph.inspect.explain.find import Place, find
 from hlo2graph.inspect.explain.paths import ARTEFACTS, path, unordered_with
@@ -32,13 +33,13 @@ class Answer:
         return "\n".join(self.lines) + "\n"
 
 
-def explain_pair(plan: Plan, first: str, second: str, tables: str = "") -> Answer:
+def explain_pair(plan: Plan, first: str, second: str, module: Module | None = None) -> Answer:
     """Say why one of two thunks runs before the other, or that neither does.
 
     Thunks of different loops and branches are ordered as what holds them is. Raises InputError for
-    names that no thunk has.
+    names that no thunk has; `module` is what the plan was made of, if it is known.
     """
-    a, b = find(plan, first), find(plan, second)
+    a, b = find(plan, first, module), find(plan, second, module)
     level = _parting(a, b)
     if level is None or a.labels[:level] != b.labels[:level]:
         return _apart(plan, a, b, level)
@@ -49,7 +50,7 @@ def explain_pair(plan: Plan, first: str, second: str, tables: str = "") -> Answe
     intro = [*_held(one, level), *_held(other, level)]
     if edges is None:
         return _unordered(plan, one, other, level, intro)
-    words = EdgeWords(plan, tables)
+    words = EdgeWords(plan, module.tables if module else "")
     names = one.at(level).name, other.at(level).name
     lines = [*intro, f"{names[0]} runs before {names[1]}, by {plural(len(edges), 'edge')}:"]
     for edge in edges:

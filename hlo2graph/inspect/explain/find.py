@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from hlo2graph.errors import InputError, Note
-from hlo2graph.hlo import Computation
+from hlo2graph.hlo import Computation, Module
+from hlo2graph.inspect.explain.lost import MOST_NAMED, lost
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.text.numbering import Numbered, number
 from hlo2graph.program.thunks import Collective, Kernel, Library, Slice, Thunk
-
-MOST_NAMED = 4  # candidates that an error names
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +48,12 @@ class Place:
         return "/".join(parts)
 
 
-def find(plan: Plan, wanted: str) -> Place:
+def find(plan: Plan, wanted: str, module: Module | None = None) -> Place:
     """Return the thunk called `wanted`.
 
     A thunk's own name comes first, then its path or id (`t3`), then an instruction that its kernel
-    holds, inside fusions too. Raises InputError where there is none, or where several fit.
+    holds, inside fusions too. Raises InputError where there is none, or where several fit; `module`
+    is what the plan was made of, if it is known.
     """
     places = list(_places(number(plan.body), (), ()))
     held = Instructions(plan.computations)
@@ -73,13 +72,8 @@ def find(plan: Plan, wanted: str) -> Place:
                 f"{len(found)} thunks are called {wanted} or hold an instruction of that name",
                 notes=(Note(f"say which: {named}{more}"),),
             )
-    known = [name for p in places for name in (p.thunk.name, *held.of(p.thunk))]
-    close = get_close_matches(wanted, known, n=1)
-    hint = f"perhaps {close[0]} was meant" if close else "`hlo2graph plan` lists them"
-    raise InputError(
-        f"no thunk of this plan is called {wanted}, and none holds an instruction of that name",
-        notes=(Note("parameters, tuples and views have no thunk"), Note(hint)),
-    )
+    known = {name for p in places for name in (p.thunk.name, *held.of(p.thunk))}
+    raise lost(wanted, known, module)
 
 
 def _places(
