@@ -11,24 +11,13 @@ import random
 from math import prod
 
 import numpy as np
+from random_devices import Devices
+from random_elements import ALL, COMPLEX, FLOATS, INTEGERS, Elements
 from random_folds import Folds
 from random_indexing import Indexing
 
 import hlo2graph as h2g
 from hlo2graph.hlo import Shape
-
-SIGNED = ("s8", "s16", "s32", "s64", "s4")
-UNSIGNED = ("u8", "u16", "u32", "u64", "u4")
-INTEGERS = (*SIGNED, *UNSIGNED)
-FLOATS = ("f32", "f32", "f64", "bf16", "f16", "f8e5m2", "f8e4m3fn")
-COMPLEX = ("c64", "c128")
-ALL = (*INTEGERS, *FLOATS, *COMPLEX, "pred")
-_BIT = ("not", "count-leading-zeros")
-_SHIFTS = ("shift-left", "shift-right-arithmetic", "shift-right-logical")
-_ROUND = ("floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "abs", "negate")
-_CURVES = ("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "sqrt")
-_MORE = ("rsqrt", "cbrt", "tanh", "sine", "cosine", "tan", "erf")
-_ARITHMETIC = ("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum")
 
 
 def random_operation(rnd: random.Random) -> str:
@@ -69,72 +58,8 @@ def _argument(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(halves).astype(dtype.numpy)
 
 
-class _Operation(Folds, Indexing):
+class _Operation(Devices, Elements, Folds, Indexing):
     """Writes one operation into the module: each method but the helpers is a kind."""
-
-    def unary(self) -> None:
-        wide = tuple(
-            d for d in INTEGERS if d != "s4"
-        )  # of s4, XLA counts bits of the sign's copies
-        kinds = ((FLOATS, (*_ROUND, *_CURVES, *_MORE)), (INTEGERS, _BIT), (wide, ("popcnt",)))
-        dtypes, opcodes = self.pick(
-            (*kinds, (SIGNED, ("negate", "abs", "sign")), (("pred",), ("not",)))
-        )
-        x = self.array(self.pick(dtypes))
-        self.root(x.dtype, x.dims, f"{self.pick(opcodes)}({x.name})")
-
-    def complex_parts(self) -> None:
-        x = self.array(self.pick(COMPLEX))
-        part = {"c64": "f32", "c128": "f64"}[x.dtype]
-        self.root(part, x.dims, f"{self.pick(('real', 'imag', 'abs'))}({x.name})")
-
-    def complex_whole(self) -> None:
-        x = self.array(self.pick(("f32", "f64")))
-        y = self.given(x.dtype, x.dims)
-        self.root({"f32": "c64", "f64": "c128"}[x.dtype], x.dims, f"complex({x.name}, {y.name})")
-
-    def binary(self) -> None:
-        bits = ("and", "or", "xor")
-        dtypes, opcodes = self.pick(
-            (
-                (INTEGERS, (*_ARITHMETIC, *bits, *_SHIFTS, "power")),
-                (FLOATS, (*_ARITHMETIC, "atan2", "power")),
-                (COMPLEX, ("add", "subtract", "multiply", "maximum", "minimum")),
-                (("pred",), (*bits, "add", "multiply", "maximum", "minimum")),
-            )
-        )
-        x = self.array(self.pick(dtypes))
-        y = self.given(x.dtype, x.dims)
-        self.root(x.dtype, x.dims, f"{self.pick(opcodes)}({x.name}, {y.name})")
-
-    def compare(self) -> None:
-        x = self.array(self.pick(ALL))
-        y = self.given(x.dtype, x.dims)
-        way = self.pick(("EQ", "NE", "LT", "LE", "GT", "GE"))
-        order = ", type=TOTALORDER" if x.dtype in FLOATS and self.chance(0.5) else ""
-        self.root("pred", x.dims, f"compare({x.name}, {y.name}), direction={way}{order}")
-
-    def is_finite(self) -> None:
-        x = self.array(self.pick(FLOATS))
-        self.root("pred", x.dims, f"is-finite({x.name})")
-
-    def stochastic_convert(self) -> None:
-        x = self.array("f32")
-        bits = self.given("u32", x.dims)
-        target = self.pick(("s8", "s16", "s32"))
-        self.root(target, x.dims, f"stochastic-convert({x.name}, {bits.name})")
-
-    def select(self) -> None:
-        x = self.array(self.pick(ALL))
-        chosen = self.given("pred", x.dims if self.chance(0.7) else ())
-        y = self.given(x.dtype, x.dims)
-        self.root(x.dtype, x.dims, f"select({chosen.name}, {x.name}, {y.name})")
-
-    def clamp(self) -> None:
-        x = self.array(self.pick(ALL))
-        dims = x.dims if self.chance(0.5) else ()
-        low, high = self.given(x.dtype, dims), self.given(x.dtype, dims)
-        self.root(x.dtype, x.dims, f"clamp({low.name}, {x.name}, {high.name})")
 
     def convert(self) -> None:
         x = self.array(self.pick((*INTEGERS, *FLOATS, "pred")))
@@ -245,6 +170,24 @@ class _Operation(Folds, Indexing):
         dtype = self.pick(("s32", "s64", "u32", "s8", "u8"))
         return [self.given(dtype, ()).name for _ in range(count)]
 
+    def dependency(self) -> None:
+        x = self.array(self.pick(ALL))
+        self.lines.append("before = token[] after-all()")
+        self.root(x.dtype, x.dims, f"add-dependency({x.name}, before)")
+
+    def bounded(self) -> None:
+        size = self.rnd.randint(1, 9)
+        x, count = self.given("s32", (size,)), self.given("s32", ())
+        self.lines += [
+            "low = s32[] constant(0)",
+            f"high = s32[] constant({size})",
+            f"count = s32[] clamp(low, {count.name}, high)",
+            f"part = s32[<={size}] set-dimension-size({x.name}, count), dimensions={{0}}",
+        ]
+        self.root(
+            "s32", (), f"reduce(part, low), dimensions={{0}}, to_apply={self.region('s32', 'add')}"
+        )
+
     def get_dimension_size(self) -> None:
         x = self.array(self.pick(ALL), least=1)
         along = self.rnd.randrange(len(x.dims))
@@ -258,36 +201,13 @@ class _Operation(Folds, Indexing):
         call = f"rng-bit-generator({state.name}), algorithm={algorithm}"
         self.several([(state.dtype, state.dims), (bits, dims)], call)
 
-    def all_reduce(self) -> None:
-        dtype = self.pick(("s32", "f32", "u8", "pred"))
-        x = self.given(dtype, self.sizes())
-        region = self.region(dtype, "or" if dtype == "pred" else "add")
-        call = f"all-reduce({x.name}), replica_groups={{}}, to_apply={region}"
-        self.root(dtype, x.dims, call)
 
-    def all_gather(self) -> None:
-        x = self.given("s32", tuple(n + 1 for n in self.sizes(least=1)))
-        along = self.rnd.randrange(len(x.dims))
-        call = f"all-gather({x.name}), replica_groups={{{{0}}}}, dimensions={{{along}}}"
-        self.root(x.dtype, x.dims, call)
-
-    def reduce_scatter(self) -> None:
-        x = self.given("s32", tuple(n + 1 for n in self.sizes(least=1)))
-        along, region = self.rnd.randrange(len(x.dims)), self.region("s32", "add")
-        tail = f"replica_groups={{{{0}}}}, dimensions={{{along}}}, to_apply={region}"
-        self.root("s32", x.dims, f"reduce-scatter({x.name}), {tail}")
-
-    def all_to_all(self) -> None:
-        x = self.given("f32", tuple(n + 1 for n in self.sizes(least=1)))
-        along = self.rnd.randrange(len(x.dims))
-        call = f"all-to-all({x.name}), replica_groups={{{{0}}}}, dimensions={{{along}}}"
-        self.root("f32", x.dims, call)
-
-    def collective_permute(self) -> None:
-        x = self.array(self.pick(("s32", "f32", "u8")))
-        self.root(x.dtype, x.dims, f"collective-permute({x.name}), source_target_pairs={{{{0,0}}}}")
-
-
+_FAMILIES = (_Operation, Devices, Elements, Folds, Indexing)
+_OPCODES = {"unary": 8, "binary": 8, "complex_unary": 4, "compare": 2, "convert": 2}
 KINDS = tuple(
-    name for kinds in (_Operation, Folds, Indexing) for name in vars(kinds) if name[0] != "_"
+    name
+    for family in _FAMILIES
+    for name in vars(family)
+    if name[0] != "_"
+    for _ in range(_OPCODES.get(name, 1))
 )

@@ -35,6 +35,7 @@ from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.inspect.reference import host_results
 from hlo2graph.ops import OPS
 from hlo2graph.ops.spec import Array
+from hlo2graph.passes.sizes.settle_sizes import settle_sizes
 
 FAILURES = Path("fuzz-failures")
 TIMEOUT = 60
@@ -107,7 +108,7 @@ def _ours(module: Module, arguments: Sequence[Array]) -> list[Sequence[Array]] |
     """Return the results in each way of planning, or why there are none."""
     try:
         ways = [HostExecutable(h2g.plan(module, **way))(*arguments) for way in WAYS]
-        return [host_results(module, arguments), *ways]
+        return [host_results(settle_sizes(module), arguments), *ways]
     except HloError as error:
         return f"refused: {error.message}"
     except Exception as error:  # whatever it is, it is what we look for

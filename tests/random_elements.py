@@ -1,0 +1,91 @@
+"""Random operations on each element alone."""
+
+from __future__ import annotations
+
+from random_shapes import Shaping
+
+SIGNED = ("s8", "s16", "s32", "s64", "s4")
+UNSIGNED = ("u8", "u16", "u32", "u64", "u4")
+INTEGERS = (*SIGNED, *UNSIGNED)
+FLOATS = ("f32", "f32", "f64", "bf16", "f16", "f8e5m2", "f8e4m3fn")
+COMPLEX = ("c64", "c128")
+ALL = (*INTEGERS, *FLOATS, *COMPLEX, "pred")
+_BIT = ("not", "count-leading-zeros")
+_SHIFTS = ("shift-left", "shift-right-arithmetic", "shift-right-logical")
+_ROUND = ("floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "abs", "negate")
+_CURVES = ("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "sqrt")
+_MORE = ("rsqrt", "cbrt", "tanh", "sine", "cosine", "tan", "erf")
+_ARITHMETIC = ("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum")
+_COMPLEX = ("negate", "sign", *_CURVES, "rsqrt", "tanh", "sine", "cosine", "tan")
+
+
+class Elements(Shaping):
+    """Each public method writes one operation."""
+
+    def unary(self) -> None:
+        wide = tuple(
+            d for d in INTEGERS if d != "s4"
+        )  # of s4, XLA counts bits of the sign's copies
+        kinds = ((FLOATS, (*_ROUND, *_CURVES, *_MORE)), (INTEGERS, _BIT), (wide, ("popcnt",)))
+        dtypes, opcodes = self.pick(
+            (*kinds, (SIGNED, ("negate", "abs", "sign")), (("pred",), ("not",)))
+        )
+        x = self.array(self.pick(dtypes))
+        self.root(x.dtype, x.dims, f"{self.pick(opcodes)}({x.name})")
+
+    def complex_parts(self) -> None:
+        x = self.array(self.pick(COMPLEX))
+        part = {"c64": "f32", "c128": "f64"}[x.dtype]
+        self.root(part, x.dims, f"{self.pick(('real', 'imag', 'abs'))}({x.name})")
+
+    def complex_unary(self) -> None:
+        x = self.array(self.pick(COMPLEX))
+        self.root(x.dtype, x.dims, f"{self.pick(_COMPLEX)}({x.name})")
+
+    def complex_whole(self) -> None:
+        x = self.array(self.pick(("f32", "f64")))
+        y = self.given(x.dtype, x.dims)
+        self.root({"f32": "c64", "f64": "c128"}[x.dtype], x.dims, f"complex({x.name}, {y.name})")
+
+    def binary(self) -> None:
+        bits = ("and", "or", "xor")
+        dtypes, opcodes = self.pick(
+            (
+                (INTEGERS, (*_ARITHMETIC, *bits, *_SHIFTS, "power")),
+                (FLOATS, (*_ARITHMETIC, "atan2", "power")),
+                (COMPLEX, ("add", "subtract", "multiply", "maximum", "minimum")),
+                (("pred",), (*bits, "add", "multiply", "maximum", "minimum")),
+            )
+        )
+        x = self.array(self.pick(dtypes))
+        y = self.given(x.dtype, x.dims)
+        self.root(x.dtype, x.dims, f"{self.pick(opcodes)}({x.name}, {y.name})")
+
+    def compare(self) -> None:
+        x = self.array(self.pick(ALL))
+        y = self.given(x.dtype, x.dims)
+        way = self.pick(("EQ", "NE", "LT", "LE", "GT", "GE"))
+        order = ", type=TOTALORDER" if x.dtype in FLOATS and self.chance(0.5) else ""
+        self.root("pred", x.dims, f"compare({x.name}, {y.name}), direction={way}{order}")
+
+    def is_finite(self) -> None:
+        x = self.array(self.pick(FLOATS))
+        self.root("pred", x.dims, f"is-finite({x.name})")
+
+    def stochastic_convert(self) -> None:
+        x = self.array("f32")
+        bits = self.given("u32", x.dims)
+        target = self.pick(("s8", "s16", "s32"))
+        self.root(target, x.dims, f"stochastic-convert({x.name}, {bits.name})")
+
+    def select(self) -> None:
+        x = self.array(self.pick(ALL))
+        chosen = self.given("pred", x.dims if self.chance(0.7) else ())
+        y = self.given(x.dtype, x.dims)
+        self.root(x.dtype, x.dims, f"select({chosen.name}, {x.name}, {y.name})")
+
+    def clamp(self) -> None:
+        x = self.array(self.pick(ALL))
+        dims = x.dims if self.chance(0.5) else ()
+        low, high = self.given(x.dtype, dims), self.given(x.dtype, dims)
+        self.root(x.dtype, x.dims, f"clamp({low.name}, {x.name}, {high.name})")
