@@ -8,6 +8,7 @@ from agreement import scalar_region
 from needs import needs_gxx
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda import kernels
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
@@ -202,3 +203,45 @@ ENTRY main {
 }
 """
     assert h2g.plan(text, target="sm_90", fuse="default").body.thunks
+
+
+SCALED = """
+HloModule m
+ENTRY main {
+  p = f32[64] parameter(0)
+  q = f32[64] parameter(1)
+  r = f32[64] parameter(2)
+  s = f32[64] parameter(3)
+  one = f32[] constant(1.5)
+  ones = f32[64] broadcast(one), dimensions={}
+  a = f32[64] multiply(p, ones)
+  odd = f32[] constant(nan)
+  nans = f32[64] broadcast(odd), dimensions={}
+  b = f32[64] multiply(q, nans)
+  two = f32[] constant(-2)
+  twos = f32[64] broadcast(two), dimensions={}
+  c = f32[64] multiply(r, twos)
+  five = f32[] constant(5)
+  fives = f32[64] broadcast(five), dimensions={}
+  d = f32[64] add(s, fives)
+  ROOT t = (f32[64], f32[64], f32[64], f32[64]) tuple(a, b, c, d)
+}
+"""
+
+
+@needs_gxx
+def test_parts_that_differ_in_constants_alone_are_written_once(monkeypatch):
+    written = []
+    write = kernels._written
+
+    def counting(signature, computation, computations, inplace):
+        written.append(computation.name)
+        return write(signature, computation, computations, inplace)
+
+    monkeypatch.setattr(kernels, "_written", counting)
+    plan = h2g.plan(SCALED, target="sm_90")
+    (source,) = kernels_of(plan).values()
+    assert len(written) == 2
+    assert source.text.count("switch (part_at") == 1
+    args = random_inputs(plan.inputs, 0)
+    assert same_bits(EmulatedExecutable(plan)(*args), HostExecutable(plan)(*args))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal, storage_type, stored
 from hlo2graph.backends.cuda.depth import MOST_LINES
-from hlo2graph.backends.cuda.literals import array_words, scalar_of
+from hlo2graph.backends.cuda.literals import NamedLiteral, array_words, scalar_of
 from hlo2graph.backends.cuda.places import Places
 from hlo2graph.backends.cuda.tuples import first_leaf, part_of, width_of
 from hlo2graph.errors import UnsupportedError
@@ -294,8 +294,10 @@ class ElementEmitter:
     def _constant(self, instr: Instruction, index: Index) -> Expr:
         literal = instr.payload
         assert isinstance(literal, Literal)
-        assert literal.array is not None
         dtype = literal.shape.dtype
+        if isinstance(literal, NamedLiteral):
+            return self.bind(dtype, literal.name)
+        assert literal.array is not None
         if literal.array.size == 1:
             return self.bind(dtype, scalar_literal(dtype, scalar_of(literal)))
         name, (unit, values) = self.fresh("c"), array_words(literal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,13 @@ from hlo2graph.hlo import Literal
 
 _UNITS = {1: ("unsigned char", "u1"), 2: ("unsigned short", "u2"), 4: ("unsigned int", "u4")}
 _WIDEST = ("unsigned long long", "u8")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedLiteral(Literal):
+    """A scalar whose value is not known where a kernel is written: C++ knows it by its name."""
+
+    name: str
 
 
 def scalar_of(literal: Literal) -> Any:

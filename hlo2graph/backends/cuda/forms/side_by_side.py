@@ -1,7 +1,8 @@
 """The form of fusions side by side: ranges of one launch's blocks, each range one part's.
 
-Each part is written in the form that it would have alone. Parts whose texts are equal, but for the
-literals in them, share one text: the block's number picks their pointers and literals. The block
+Each part is written in the form that it would have alone, those that follow one pattern but once.
+Parts whose texts are equal, but for the literals in them, share one text: the block's number picks
+their pointers and literals. The block
 has the threads of the widest part; those that a part has no use for return at once, which its
 barriers then do not wait for. Tiles are chosen as if each part had an equal share of the device.
 Shared arrays of different texts lie on top of each other.
@@ -10,21 +11,23 @@ Shared arrays of different texts lie on top of each other.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.forms.pattern import pattern_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, signature_of
 from hlo2graph.backends.cuda.tuples import width_of
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.region import SideBySide
 
 Pairs = tuple[tuple[int, int], ...]
+_Literal = tuple[str, str, str]  # type, name, value
 Write = Callable[[Signature, Computation, Pairs], KernelSource]
 
 _LITERAL = re.compile(r"( *)const ([\w:]+(?: long)?) (v\d+) = (-?[\w.+-]+);")
 _ARRAY = re.compile(r"\b([pr]\d+)\b")
-_LOCAL = re.compile(r"[a-z]\d+")
+_NAME = re.compile(r"(?:[a-z]|literal)\d+")
 _SHARED = re.compile(r"( *)__shared__ ((?:const )?(?:hlo::\w+|float|double|int|long long)) (.*);")
 _SHARED_NAME = re.compile(r"(\w+)((?:\[[^\]]*\])+)")
 
@@ -46,7 +49,7 @@ class _Part:
     """One part: its text, with its literals taken out, and which arrays of the kernel it has."""
 
     lines: tuple[str, ...]
-    literals: tuple[tuple[str, str, str], ...]  # type, name, value
+    literals: tuple[_Literal, ...]
     pointers: tuple[tuple[str, str], ...]  # declaration in the part, array of the kernel
     blocks: int
     threads: int
@@ -73,11 +76,12 @@ def side_by_side_kernel(
     share = max(1, signature.device.multiprocessors // len(region.parts))
     signature = replace(signature, device=replace(signature.device, multiprocessors=share))
     parts = []
+    writer = _Writer(write)
     first = 0  # result leaf of the next part
     for name in region.parts:
         site = computation[name]
         called = computations[next(iter(site.called()))]
-        parts.append(_part(site, computation, called, first, signature, inplace, write))
+        parts.append(_part(site, computation, called, first, signature, inplace, writer))
         first += width_of(site)
     alike: dict[tuple[object, ...], list[_Part]] = {}
     for part in parts:
@@ -100,7 +104,7 @@ def _part(
     first: int,
     whole: Signature,
     inplace: Pairs,
-    write: Write,
+    writer: _Writer,
 ) -> _Part:
     reads = [computation[name].payload for name in site.operands]
     arrays = {f"p{k}": f"p{number}" for k, number in enumerate(reads)}
@@ -115,8 +119,7 @@ def _part(
         for k, number in enumerate(reads)
         if number == p and 0 <= r - first < width_of(site)
     )
-    source = write(signature, called, pairs)
-    lines, literals = _without_literals(source.text.split("\n"))
+    source, lines, literals = writer(signature, called, pairs)
     declared = [
         (f"const {storage_type(s.dtype)}* part_p{k}", arrays[f"p{k}"])
         for k, s in enumerate(own.parameters)
@@ -136,22 +139,43 @@ def _part(
     )
 
 
+class _Writer:
+    """Writes parts, those of one pattern and of arrays that lie alike but once."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._known: dict[Hashable, tuple[KernelSource, tuple[str, ...], tuple[_Literal, ...]]] = {}
+
+    def __call__(
+        self, signature: Signature, called: Computation, inplace: Pairs
+    ) -> tuple[KernelSource, tuple[str, ...], tuple[_Literal, ...]]:
+        """Return a part's kernel, its lines without literals, and the literals."""
+        pattern = pattern_of(called)
+        key = pattern.key, inplace, signature.misaligned, signature.still
+        if key not in self._known:
+            source = self._write(signature, pattern.computation, inplace)
+            lines, others = _without_literals(source.text.split("\n"), len(pattern.literals))
+            self._known[key] = source, lines, others
+        source, lines, others = self._known[key]
+        return source, lines, (*(x for x in pattern.literals if x[1] in source.text), *others)
+
+
 def _without_literals(
-    lines: Sequence[str],
-) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
-    """Return the lines with a name for each literal that is a local's value.
+    lines: Sequence[str], named: int
+) -> tuple[tuple[str, ...], tuple[_Literal, ...]]:
+    """Return the lines with a name for each literal that is a local's value; so many have one.
 
     Arrays and the block's number get the names that they have in a part.
     """
     found: list[str] = []
-    literals: list[tuple[str, str, str]] = []
+    literals: list[_Literal] = []
     for written in lines:
         line = _ARRAY.sub(r"part_\1", written).replace("blockIdx.x", "part_block")
         match = _LITERAL.fullmatch(line)
-        if match is None or _LOCAL.fullmatch(match[4]):
+        if match is None or _NAME.fullmatch(match[4]):
             found.append(line)
             continue
-        name = f"literal{len(literals)}"
+        name = f"literal{named + len(literals)}"
         literals.append((match[2], name, match[4]))
         found.append(f"{match[1]}const {match[2]} {match[3]} = {name};")
     return tuple(found), tuple(literals)
