@@ -4,7 +4,8 @@ In and out: a Module of the same meaning. Where updates may come in any order, e
 one, but for that the result must lie where the operand does: what else reads, and what is not ours
 to write over, is copied by a kernel of its own; what is made for the scatter is kept out of its
 fusion. Where order matters, updates of rows are sorted by what they update, which keeps the order
-of those of one row; threads then find theirs side by side. Updates that are few, or whose windows
+of those of one row; threads then find theirs side by side. Very many that are added to elements are
+made such that no order matters. Updates that are few, or whose windows
 may overlap in other ways, stay as they are.
 """
 
@@ -28,6 +29,7 @@ from hlo2graph.ops.expect import integer, integers
 from hlo2graph.ops.free_scatter import folds_freely, is_of_rows
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays
+from hlo2graph.passes.large.exact_sums import ExactSums, sums_exactly
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
@@ -66,6 +68,11 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
     trailing = tuple(range(len(batch), update.rank)) == window
     is_sorted = instr.attrs.get("indices_are_sorted") is True
     if prod(batch) < ORDERED or is_sorted or not trailing:
+        return
+    if sums_exactly(instr, shapes, draft.computations):
+        folds = regions.fold("maximum", S32), regions.fold("add", _S64)
+        for name in ExactSums(Arrays(draft, instr), *folds).write():
+            _in_place(draft, draft[name], 1, regions)
         return
     if is_of_rows(instr, shapes[0], update):
         _Sorted(Arrays(draft, instr), shapes, prod(batch)).write(regions)
@@ -218,6 +225,16 @@ class _Regions:
         if key not in self._found:
             given = Instruction("given", "parameter", shape, payload=0)
             self._add(key, "copy", [given, Instruction("r", "copy", shape, ("given",))])
+        return self._found[key]
+
+    def fold(self, opcode: str, dtype: DType) -> str:
+        """Return the name of a computation of two scalars."""
+        key = opcode, dtype.name
+        if key not in self._found:
+            shape = Shape(dtype)
+            lines = [Instruction(n, "parameter", shape, payload=k) for k, n in enumerate("ab")]
+            lines.append(Instruction("r", opcode, shape, ("a", "b")))
+            self._add(key, f"{opcode}_{dtype}", lines)
         return self._found[key]
 
     def order(self, key: DType, place: DType) -> str:
