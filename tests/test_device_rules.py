@@ -14,7 +14,7 @@ from kernel_programs import PROGRAMS
 from needs import needs_gxx
 
 import hlo2graph
-from hlo2graph.backends.cuda import cache
+from hlo2graph.backends.cuda.cache import VARIABLE
 from hlo2graph.backends.cuda.compiler import compile_units, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
@@ -69,7 +69,7 @@ def plan_of(text: str, fuse: str):
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_every_kernel_compiles(arch, tmp_path_factory, monkeypatch):
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path_factory.getbasetemp() / "cubins"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path_factory.getbasetemp() / "cubins"))
     texts = all_kernels()
     units = [unit_text(texts[k : k + PER_UNIT]) for k in range(0, len(texts), PER_UNIT)]
     assert all(c.cubin.startswith(b"\x7fELF") for c in compile_units(units, arch))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda import cache
+from hlo2graph.backends.cuda.cache import VARIABLE
 from hlo2graph.backends.cuda.memory import free_bytes
 from hlo2graph.inspect.compare import same_bits
 from tests.placements import PROGRAMS
@@ -59,7 +59,7 @@ def test_compiled_files(name, pointers, tmp_path, monkeypatch):
     executable = h2g.compile(PROGRAMS[name], "cuda", pointers=pointers)
     path = tmp_path / "model.h2g"
     h2g.save(executable, path)
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
     monkeypatch.setattr("hlo2graph.backends.cuda.compiler._compile", None)
     loaded = h2g.load(path)
     rng = np.random.default_rng(0)
