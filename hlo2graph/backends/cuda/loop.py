@@ -71,7 +71,7 @@ def _patched_kernel(
         return None
     emitter = ElementEmitter(computations, signature.index_type)
     test, start = patches.place(emitter), len(emitter.lines)
-    with emitter.block(f"if ({test})"):
+    with emitter.block(f"if ({test})" if test else ""):
         _elements(emitter, computation, leaves, [*range(len(leaves))], "thread")
     if not reads_around(emitter.lines[start:], signature, leaves[0].elements):
         return None

@@ -44,14 +44,14 @@ class Patches:
         return WIDE * HIGH
 
     def place(self, emit: ElementEmitter) -> str:
-        """Declare `thread`, the number of this thread's element; return the test for its being."""
+        """Declare `thread`, the number of this thread's element; return the test that there is one."""
         kind, block = emit.index_type, emit.block_index
         emit.line(f"const {kind} x = {block} % {self.across} * {WIDE} + threadIdx.x % {WIDE};")
         emit.line(f"const {kind} y = {block} / {self.across} * {HIGH} + threadIdx.x / {WIDE};")
         emit.line(f"const {kind} thread = y * {self.row} + x;")
         tests = [f"x < {self.row}"] if self.row % WIDE else []
         tests += [f"y < {self.rows}"] if self.rows % HIGH else []
-        return " && ".join(tests) or "true"
+        return " && ".join(tests)
 
 
 def patches_of(results: Sequence[Shape]) -> Patches | None:
