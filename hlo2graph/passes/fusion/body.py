@@ -65,6 +65,7 @@ class Body:
         named = {instr.name: instr for instr in computation.instructions}
         waits = waits_of(computation.instructions, effects)
         found = Body(computation, named, waits, carried or {}, kept)
+        early = _copied_early(found)
         held: set[str] = set()
         for number, instr in enumerate(computation.instructions):
             found.place[instr.name] = number
@@ -73,6 +74,8 @@ class Body:
         for instr in computation.instructions:
             if instr.name in held:
                 found.barred[instr.name] = "control dependencies tie it"
+            elif instr.name in early:
+                found.barred[instr.name] = "it is copied while what is put there is made"
             elif reason := _why_barred(found, instr):
                 found.barred[instr.name] = reason
             elif _is_free(found, instr):
@@ -144,6 +147,19 @@ class Body:
 def keeps_arguments(module: Module, computation: Computation) -> bool:
     """Tell whether it is the entry, none of whose parameters is donated."""
     return computation.name == module.entry_name and "input_output_alias" not in module.attrs
+
+
+def _copied_early(body: Body) -> set[str]:
+    """Return the copies of what is kept that are for nothing but updates in place."""
+    found = {
+        instr.name
+        for instr in body.computation.instructions
+        if instr.opcode == "copy" and instr.operands[0] in body.kept
+    }
+    for instr in body.computation.instructions:
+        updated = instr.operands[:1] if instr.opcode == "dynamic-update-slice" else ()
+        found.difference_update(set(instr.operands).difference(updated))
+    return found
 
 
 def with_operands(instr: Instruction, names: dict[str, str]) -> Instruction:

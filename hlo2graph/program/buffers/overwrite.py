@@ -4,7 +4,9 @@ It is done where every other reader of those bytes already precedes the writer b
 failing that, only where the buffer that it saves exceeds INPLACE_THRESHOLD, and then each order
 that it adds is labelled `inplace`. A whole new value never moves into the allocation of a result
 or parameter, so that only the thunk that makes a result depends on where the caller wants it; a
-partial update does, since otherwise it would have to copy.
+partial update does, since otherwise it would have to copy. The program's own copies of a parameter
+are left out, but for those of EARLY_THRESHOLD bytes that are updated in part: they wait for less
+than the update does.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from hlo2graph.program.inplace import INPLACE_THRESHOLD, Pairs
 from hlo2graph.program.order import PartialOrder
 from hlo2graph.program.plan import AllocationKind
 from hlo2graph.program.thunks import Copy, Thunk, Value
+
+EARLY_THRESHOLD = 1 << 20
 
 
 class InPlaceMerger:
@@ -38,9 +42,13 @@ class InPlaceMerger:
         self._in_place = in_place
         self._orders = orders
         self._copied: dict[int, int] = {}
+        self._updated: set[int] = set()  # values that thunks write over in part, if they may
 
     def run(self) -> None:
         """Try every thunk, in program order."""
+        for _, _, thunk in self._uses.walk():
+            reads = own_reads(thunk)
+            self._updated.update(reads[r].id for r, _ in self._in_place(thunk)[0])
         for _, _, thunk in self._uses.walk():
             partial, elementwise = self._in_place(thunk)
             self._try(thunk, partial, True)
@@ -55,13 +63,17 @@ class InPlaceMerger:
                 continue
             if isinstance(thunk, Copy):
                 self._copied[result] = self._contents(operand)
-            if _only_read(thunk, old, new):
+            if _only_read(thunk, old, new) and not self._is_early(result, new):
                 self._buffers.merge(operand, result)
             elif _may_share(thunk, old, new, partial) and self._legal(old, new):
                 if len(new.members) == 1 and not isinstance(thunk, Copy):
                     self._retire(old, operand, result)
                 self._buffers.merge(operand, result)
                 self._buffers.of[result].elementwise |= not partial
+
+    def _is_early(self, value: int, buffer: Buffer) -> bool:
+        """Tell whether a copy is large, and updated in part, perhaps long after it was made."""
+        return buffer.size >= EARLY_THRESHOLD and value in self._updated
 
     def _retire(self, old: Buffer, operand: int, result: int) -> None:
         """Stop comparing with what `result` overwrites.
