@@ -175,3 +175,10 @@ def _sizes(want: Array) -> Array:
 
 def _wide(array: Array) -> Array:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def furthest(got: Array, want: Array) -> float:
+    """Return how far elements are apart at most, those left out where it is no finite distance."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(got.astype(np.complex128) - want.astype(np.complex128))
+    return float(np.max(apart[np.isfinite(apart)], initial=0.0))

@@ -6,9 +6,9 @@ reads of the round before, or of the thunks around it, is held all through the l
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
+from hlo2graph.inspect.ranges import Ranges
 from hlo2graph.program.plan import AllocationKind, Plan
 from hlo2graph.program.text.numbering import Numbered, number
 from hlo2graph.program.thunks import Conditional, Slice, Thunk, While
@@ -61,36 +61,6 @@ def lifetimes(plan: Plan) -> Lifetimes:
 
 
 @dataclass(slots=True)
-class _Ranges:
-    """Who holds the bytes of one allocation: ranges in order, apart from each other."""
-
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    held: list[int] = field(default_factory=list)
-
-    def copy(self) -> _Ranges:
-        return _Ranges(self.starts[:], self.ends[:], self.held[:])
-
-    def meeting(self, start: int, end: int) -> slice:
-        """Return the ranges that have bytes in [start, end)."""
-        return slice(bisect_right(self.ends, start), bisect_left(self.starts, end))
-
-    def put(self, start: int, end: int, value: int) -> None:
-        """Let `value` hold [start, end)."""
-        met = self.meeting(start, end)
-        rest = [
-            (a, b, v)
-            for s, e, v in zip(self.starts[met], self.ends[met], self.held[met], strict=True)
-            for a, b in ((s, min(e, start)), (max(s, end), e))
-            if a < b
-        ]
-        made = sorted([*rest, (start, end, value)])
-        self.starts[met] = [a for a, _, _ in made]
-        self.ends[met] = [b for _, b, _ in made]
-        self.held[met] = [v for _, _, v in made]
-
-
-@dataclass(slots=True)
 class _Loop:
     """A loop under way: when it began, and what it found there and read."""
 
@@ -103,7 +73,7 @@ class _Walk:
         self.values: list[Held] = []
         self.order: list[int] = []
         self.in_place: list[tuple[int, int]] = []
-        self._bytes = {index: _Ranges() for index in temps}
+        self._bytes = {index: Ranges() for index in temps}
         self._loops: list[_Loop] = []
 
     def through(self, numbered: Numbered) -> None:
@@ -157,21 +127,14 @@ class _Walk:
         ranges = self._bytes.get(used.allocation)
         if ranges is None or not used.size:
             return []
-        return ranges.held[ranges.meeting(used.offset, used.end)]
+        return [value for value, _ in ranges.meeting(used)]
 
     def _write(self, id: int, used: Slice) -> None:
         ranges = self._bytes.get(used.allocation)
         if ranges is not None and used.size:
             now = len(self.order) - 1
-            met = ranges.meeting(used.offset, used.end)
-            both = [
-                min(end, used.end) - max(start, used.offset)
-                for start, end, value in zip(
-                    ranges.starts[met], ranges.ends[met], ranges.held[met], strict=True
-                )
-                if self.values[value].last == now
-            ]
-            if both:
-                self.in_place.append((now, sum(both)))
-            ranges.put(used.offset, used.end, len(self.values))
+            met = ranges.meeting(used)
+            if both := sum(size for value, size in met if self.values[value].last == now):
+                self.in_place.append((now, both))
+            ranges.put(used, len(self.values))
             self.values.append(Held(used, id, now, now))

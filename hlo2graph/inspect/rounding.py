@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hlo2graph.hlo import Module
+from hlo2graph.inspect.compare import furthest
 from hlo2graph.inspect.reference import host_results
 from hlo2graph.ops.spec import Array
 
@@ -58,10 +59,5 @@ def _nudged(array: Array, rng: np.random.Generator) -> Array:
 
 
 def _furthest(got: Array, want: Array) -> float:
-    with np.errstate(all="ignore"):
-        a, b = got.astype(np.complex128), want.astype(np.complex128)
-        apart = np.abs(a - b)
-        differs = np.isfinite(a) != np.isfinite(b)
-    if differs.any():
-        return np.inf
-    return float(np.max(apart[np.isfinite(apart)], initial=0.0))
+    one, other = (np.isfinite(array.astype(np.complex128)) for array in (got, want))
+    return furthest(got, want) if np.array_equal(one, other) else np.inf

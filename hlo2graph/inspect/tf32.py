@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from hlo2graph.hlo import Instruction, Module
-from hlo2graph.inspect.compare import Tolerance
+from hlo2graph.inspect.compare import Tolerance, furthest
 from hlo2graph.inspect.reference import host_results
 from hlo2graph.ops import OPS
 from hlo2graph.ops.own_dot import asks_for_more
@@ -29,7 +29,7 @@ PRODUCTS = ("dot", "convolution")
 def moved_by_tf32(module: Module, args: Sequence[Array], want: Sequence[Array]) -> list[float]:
     """Return for each result the furthest that an element is from `want`, the exact results."""
     rounded = host_results(module, args, ROUNDING)
-    return [_furthest(got, exact) for got, exact in zip(rounded, want, strict=True)]
+    return [furthest(got, exact) for got, exact in zip(rounded, want, strict=True)]
 
 
 def loosened(tolerance: Tolerance, moved: float) -> Tolerance:
@@ -62,12 +62,6 @@ def _narrowed(operand: HostValue) -> HostValue:
     if isinstance(operand, np.ndarray) and operand.dtype == np.float32:
         return to_tf32(operand)
     return operand
-
-
-def _furthest(got: Array, want: Array) -> float:
-    with np.errstate(all="ignore"):
-        apart = np.abs(got.astype(np.complex128) - want.astype(np.complex128))
-    return float(np.max(apart[np.isfinite(apart)], initial=0.0))
 
 
 ROUNDING: Mapping[str, HostRule] = MappingProxyType({op: _rounding(op) for op in PRODUCTS})

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from sys import getrefcount
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hlo2graph.backends.cuda.addresses import Addresses
@@ -30,6 +31,7 @@ from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Bound
 
 ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay, or are these
+NOTHING: Mapping[int, Array] = MappingProxyType({})  # from the host
 OWN_REFERENCES = 3  # to what an instance holds: its own, a variable's, and getrefcount's argument
 
 
@@ -111,12 +113,7 @@ class Instance:
     def run(self, call: Call, stream: Stream) -> Route:
         """Enqueue one call on `stream`; return where its arrays lie."""
         route = self._route(call.brought)
-        with self.holder.lock:
-            self._enter(stream)
-            try:
-                self._enqueue(route, call, stream)
-            finally:
-                self._leave(stream, call.owners)
+        self._enqueue(route, call.on_host, stream, call.owners)
         if call.is_still and stream is self.stream:
             self._remember(call, route)
         return route
@@ -137,15 +134,7 @@ class Instance:
         if known is not last:
             owners = known.owners or [args[k] for k in known.kept]
             self._again = known, owners
-        stream, route = self.stream, known.route
-        with self.holder.lock:
-            self._enter(stream)
-            try:
-                self._copier(route.before, stream)
-                self._launch(route.placement, stream)
-                self._copier(route.after, stream)
-            finally:
-                self._leave(stream, owners)
+        self._enqueue(known.route, NOTHING, self.stream, owners)
         return True
 
     def _remember(self, call: Call, route: Route) -> None:
@@ -229,13 +218,24 @@ class Instance:
                 self._routes.popitem(last=False)
         return route
 
-    def _enqueue(self, route: Route, call: Call, stream: Stream) -> None:
-        self._copier(route.before, stream)
-        for position, array in call.on_host.items():
-            shape = self._loaded.plan.inputs[position].shape
-            write_array(route.inputs[position], shape, array, stream)
-        self._launch(route.placement, stream)
-        self._copier(route.after, stream)
+    def _enqueue(
+        self,
+        route: Route,
+        on_host: Mapping[int, Array],
+        stream: Stream,
+        owners: Sequence[object],
+    ) -> None:
+        with self.holder.lock:
+            self._enter(stream)
+            try:
+                self._copier(route.before, stream)
+                for position, array in on_host.items():
+                    shape = self._loaded.plan.inputs[position].shape
+                    write_array(route.inputs[position], shape, array, stream)
+                self._launch(route.placement, stream)
+                self._copier(route.after, stream)
+            finally:
+                self._leave(stream, owners)
 
     def _launch(self, placement: Placement, stream: Stream) -> None:
         share = self._loaded.share

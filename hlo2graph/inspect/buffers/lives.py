@@ -7,11 +7,11 @@ branch uses from outside counts for the thunk as a whole; what is made inside ha
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from hlo2graph.inspect.ranges import Ranges
 from hlo2graph.program.plan import AllocationKind, Plan
 from hlo2graph.program.text.numbering import Numbered, number
 from hlo2graph.program.thunks import Conditional, Library, Slice, Thunk, While
@@ -92,12 +92,12 @@ class _Held:
     def __init__(self) -> None:
         self.values: list[Life] = []
         self.outside: list[Slice] = []
-        self._bytes: defaultdict[int, _Bytes] = defaultdict(_Bytes)
+        self._bytes: defaultdict[int, Ranges] = defaultdict(Ranges)
 
     def make(self, name: str, place: Slice, born: int | None) -> None:
         """Let a thunk write a value."""
         self.values.append(Life(name, place, born, None))
-        self._bytes[place.allocation].write(place, len(self.values) - 1)
+        self._bytes[place.allocation].put(place, len(self.values) - 1)
 
     def need(self, place: Slice, id: int) -> None:
         """Let thunk `id` read what lies there."""
@@ -110,10 +110,10 @@ class _Held:
             self.values[index] = replace(self.values[index], kept=True)
 
     def _find(self, place: Slice) -> set[int]:
-        found, size = self._bytes[place.allocation].read(place)
-        if size < place.size:
+        found = self._bytes[place.allocation].meeting(place)
+        if sum(size for _, size in found) < place.size:
             self.outside.append(place)
-        return found
+        return {value for value, _ in found}
 
 
 def _taken(thunk: Thunk[Slice]) -> tuple[Slice, ...]:
@@ -141,40 +141,3 @@ def _made(thunk: Thunk[Slice]) -> Iterator[tuple[str, Slice]]:
     if isinstance(thunk, Library):
         for place in thunk.workspace:
             yield f"{thunk.name} workspace", place
-
-
-class _Bytes:
-    """Which value lies at each byte of an allocation: ranges in order, apart from each other."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._values: list[int] = []
-
-    def read(self, place: Slice) -> tuple[set[int], int]:
-        """Return the values that have bytes there, and how many bytes."""
-        first, last = self._touching(place)
-        if first == last:
-            return set(), 0
-        size = sum(self._ends[first:last]) - sum(self._starts[first:last])
-        size -= max(0, place.offset - self._starts[first])
-        size -= max(0, self._ends[last - 1] - place.end)
-        return set(self._values[first:last]), size
-
-    def write(self, place: Slice, value: int) -> None:
-        """Put a value there; of what lies there now the rest stays."""
-        if not place.size:
-            return
-        first, last = self._touching(place)
-        ranges = [(place.offset, place.end, value)]
-        if first < last:
-            before = (self._starts[first], place.offset, self._values[first])
-            after = (place.end, self._ends[last - 1], self._values[last - 1])
-            ranges = [r for r in (before, *ranges, after) if r[0] < r[1]]
-        self._starts[first:last] = [r[0] for r in ranges]
-        self._ends[first:last] = [r[1] for r in ranges]
-        self._values[first:last] = [r[2] for r in ranges]
-
-    def _touching(self, place: Slice) -> tuple[int, int]:
-        first = bisect_right(self._ends, place.offset)
-        return first, max(first, bisect_left(self._starts, place.end))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hlo2graph.backends.cuda.memory import Stream
-from hlo2graph.backends.cuda.pointers.strategy import Site, Tally
+from hlo2graph.backends.cuda.pointers.strategy import Site
+from hlo2graph.backends.cuda.pointers.update import Update
 from hlo2graph.backends.cuda.ports import Placement
 
 
-class Recapture:
+class Recapture(Update):
     """Costs time in proportion to the graph: what others do, to compare with.
 
     Where cuGraphExecUpdate refuses, the new graph is instantiated, and `tally.notes` says why.
@@ -16,22 +16,12 @@ class Recapture:
     name = "recapture"
 
     def __init__(self, site: Site) -> None:
-        self._graph = site.graph
-        self.tally = Tally(notes=site.graph.refusals)
+        super().__init__(site)
+        self._whole = site.graph
 
-    @property
-    def says(self) -> str:
-        """What it did."""
-        return str(self.tally)
-
-    def launch(self, placement: Placement, stream: Stream) -> None:
-        """Build again where anything moved, and run."""
-        tally, graph = self.tally, self._graph
-        tally.launches += 1
-        if placement != graph.placement:
-            refusals = len(graph.refusals)
-            tally.moved += 1
-            graph.replace(placement)
-            tally.updates += graph.nodes
-            tally.builds += len(graph.refusals) - refusals
-        graph.launch_on(stream)
+    def _move(self, placement: Placement) -> None:
+        graph = self._whole
+        refusals = len(graph.refusals)
+        graph.replace(placement)
+        self.tally.updates += graph.nodes
+        self.tally.builds += len(graph.refusals) - refusals

@@ -27,8 +27,11 @@ class Update:
         tally.launches += 1
         if placement != graph.placement:
             tally.moved += 1
-            tally.updates += graph.move(placement)
+            self._move(placement)
         graph.launch_on(stream)
+
+    def _move(self, placement: Placement) -> None:
+        self.tally.updates += self._graph.move(placement)
 
     def _movable(self, site: Site) -> Movable:
         return site.graph
