@@ -44,7 +44,7 @@ class Patches:
         return WIDE * HIGH
 
     def place(self, emit: ElementEmitter) -> str:
-        """Declare `thread`, the number of this thread's element; return the test that there is one."""
+        """Declare `thread`, the number of its element; return the test for there being one."""
         kind, block = emit.index_type, emit.block_index
         emit.line(f"const {kind} x = {block} % {self.across} * {WIDE} + threadIdx.x % {WIDE};")
         emit.line(f"const {kind} y = {block} / {self.across} * {HIGH} + threadIdx.x / {WIDE};")
