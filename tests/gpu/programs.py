@@ -148,6 +148,46 @@ def resnet_gradients(rng: np.random.Generator) -> tuple[Callable, Arrays]:
     return step, [normal(rng, *s, scale=0.05) for s in shapes]
 
 
+def mobilenet_gradients(rng: np.random.Generator) -> tuple[Callable, Arrays]:
+    """Three inverted residuals over 16 images of 56 x 56 x 24, one with strides, with gradients."""
+    import jax
+    import jax.numpy as jnp
+
+    def convolved(x, w, stride=1, groups=1):
+        labels = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, w, (stride, stride), "SAME", dimension_numbers=labels, feature_group_count=groups
+        )
+
+    def norm(v, scale):
+        mean, var = v.mean((0, 1, 2)), v.var((0, 1, 2))
+        return (v - mean) * jax.lax.rsqrt(var + 1e-3) * scale
+
+    def block(x, weights, stride):
+        wide, each, narrow, inner, outer = weights
+        y = jnp.clip(norm(convolved(x, wide), inner), 0, 6)
+        y = jnp.clip(norm(convolved(y, each, stride, y.shape[-1]), inner), 0, 6)
+        return norm(convolved(y, narrow), outer)
+
+    def loss(blocks, x):
+        for number, weights in enumerate(blocks):
+            y = block(x, weights, 2 if number == 1 else 1)
+            x = y + x if y.shape == x.shape else y
+        return (x**2).mean()
+
+    def step(*arrays):
+        *flat, x = arrays
+        blocks = [flat[k : k + 5] for k in range(0, len(flat), 5)]
+        value, found = jax.value_and_grad(loss)(blocks, x)
+        return value, jax.tree.map(lambda w, g: w - 0.1 * g, blocks, found)
+
+    shapes = []
+    for before, after in ((24, 24), (24, 32), (32, 32)):
+        wide = 6 * before
+        shapes += [(1, 1, before, wide), (3, 3, 1, wide), (1, 1, wide, after), (wide,), (after,)]
+    return step, [normal(rng, *s, scale=0.2) for s in [*shapes, (16, 56, 56, 24)]]
+
+
 def sorting(rng: np.random.Generator) -> tuple[Callable, Arrays]:
     """Sorting, the largest of rows, and sums and largest of segments."""
     import jax
@@ -232,6 +272,7 @@ PROGRAMS: dict[str, Callable[[np.random.Generator], tuple[Callable, Arrays]]] = 
     "decode_bf16": decode,
     "lstm_512": lstm,
     "resnet_gradients": resnet_gradients,
+    "mobilenet_gradients": mobilenet_gradients,
     "sort_topk_segments": sorting,
     "fft_cholesky": transforms,
     "scatter_updates": scattering,
