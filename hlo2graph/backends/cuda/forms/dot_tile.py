@@ -31,6 +31,7 @@ from hlo2graph.backends.cuda.forms.dot_parts import (
 )
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import Side
+from hlo2graph.backends.cuda.forms.read_ahead import read_ahead
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.source import FOLLOW, KernelSource
 from hlo2graph.hlo import DType
@@ -150,10 +151,11 @@ class TileWriter:
         early = self._early(turns)
         if any(held.names for held in early):
             emit.line(FOLLOW)
+        mark = len(emit.lines)
         for part, turn, held in zip(self.parts, turns, early, strict=True):
             self._sum(part, turn, held)
         emit.line("__syncthreads();")
-        self._store(across, along)
+        self._store(across, along, mark)
         self.results.beside(self.blocks, self.warps * WARP)
 
     def _sharing(self, part: Part) -> int:
@@ -308,25 +310,49 @@ class TileWriter:
             values[at] = f"({' && '.join(tests)} ? {value} : {zero})" if tests else value
         return Elements(values, dtype if narrow else self.wide)
 
-    def _store(self, across: Side, along: Side) -> None:
-        emit = self.emit
-        starts = (self.top, self.left) if self.along_columns else (self.left, self.top)
+    def _store(self, across: Side, along: Side, mark: int) -> None:
+        """Write the results; where each has a thread, what they read is read at line `mark`."""
+        emit, threads = self.emit, self.warps * WARP
+        count = across.tile * along.tile
+        if count <= threads and self.results.read_more():
+            self._store_at_once(across, along, mark)
+            return
         width = WIDTH if along.extent % WIDTH == along.tile % WIDTH == 0 else 1
-        threads = self.warps * WARP
-        if across.tile * along.tile <= threads:
-            width = 1  # there is a thread for each result
-        slots = across.tile * along.tile // width
+        if count <= threads:
+            width = 1
+        slots = count // width
         with emit.block(f"for (int slot = threadIdx.x; slot < {slots}; slot += {threads})"):
-            emit.line(f"const int across = slot / {along.tile // width};")
-            emit.line(f"const int along = slot % {along.tile // width} * {width};")
-            at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
-            tests = [
-                f"{place} < {side.extent}"
-                for place, side in zip(at, (across, along), strict=True)
-                if side.extent % side.tile
-            ]
+            at, tests = self._slot(across, along, width)
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._results(across, along, at, width)
+
+    def _store_at_once(self, across: Side, along: Side, mark: int) -> None:
+        emit, count = self.emit, across.tile * along.tile
+        begin = len(emit.lines)
+        emit.line("const int slot = threadIdx.x;")
+        at, tests = self._slot(across, along, 1)
+        tests = [*([f"slot < {count}"] if count < self.warps * WARP else []), *tests]
+        emit.line(f"const bool stores = {' && '.join(tests) or 'true'};")
+        body = len(emit.lines)
+        with emit.block("if (stores)"):
+            self._results(across, along, at, 1)
+        ahead, left = read_ahead(emit.lines[body + 1 : -1], "stores")
+        left = [emit.lines[body], *left, emit.lines[-1]]
+        emit.lines[mark:] = emit.lines[begin:body] + ahead + emit.lines[mark:begin] + left
+
+    def _slot(self, across: Side, along: Side, width: int) -> tuple[list[Expr], list[Expr]]:
+        """Write where a slot of so many results is; return its place, and what holds inside."""
+        emit = self.emit
+        starts = (self.top, self.left) if self.along_columns else (self.left, self.top)
+        emit.line(f"const int across = slot / {along.tile // width};")
+        emit.line(f"const int along = slot % {along.tile // width} * {width};")
+        at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
+        tests = [
+            f"{place} < {side.extent}"
+            for place, side in zip(at, (across, along), strict=True)
+            if side.extent % side.tile
+        ]
+        return at, tests
 
     def _results(self, across: Side, along: Side, at: Sequence[Expr], width: int) -> None:
         """Write the results at so many places side by side, all stores behind all else."""

@@ -25,6 +25,20 @@ class Results:
         self._plain = [n for n in numbers if form.results[n].dims == dims]
         self._lone = [n for n in numbers if form.results[n].dims != dims]
 
+    def read_more(self) -> bool:
+        """Tell whether they read arrays, beside what the products are made of."""
+        computation = self._form.computation
+        seen = {form.instr.name for form in self._form.each}
+        pending = [computation.root]
+        while pending:
+            name = pending.pop()
+            if computation[name].opcode == "parameter":
+                return True
+            if name not in seen:
+                seen.add(name)
+                pending += computation[name].operands
+        return False
+
     def at(self, index: Index) -> list[tuple[int, str]]:
         """Write what is made at the product's `index`; return the lines that store it.
 
