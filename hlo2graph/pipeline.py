@@ -20,6 +20,7 @@ from hlo2graph.errors import BackendError, InputError
 from hlo2graph.frontend.parse import parse as parse_text
 from hlo2graph.frontend.thunks import is_thunk_sequence, parse_plan
 from hlo2graph.frontend.verify import verify as verify_module
+from hlo2graph.frontend.verify import verify_calls
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.ops.own_dot import gains_nothing, runs_as_own_kernel
@@ -202,6 +203,7 @@ def _lowered(
     module = parse_text(program, filename) if isinstance(program, str) else program
     see("parse", module)
     module = verify_module(module)
+    verify_calls(module.computations)
     see("verify", module)
     for rewrite in _rewrites(module, chosen):
         written, module = module, rewrite(module)
@@ -233,6 +235,7 @@ def why(
     chosen = _resolved(options)
     module = parse_text(program, filename) if isinstance(program, str) else program
     module = verify_module(module)
+    verify_calls(module.computations)
     decisions: tuple[Decisions, ...] = ()
     for rewrite in _rewrites(module, chosen):
         if rewrite is fuse:

@@ -93,3 +93,11 @@ def refused(text: str, message: str) -> None:
     with pytest.raises((ParseError, VerifyError), match=message) as caught:
         hlo2graph.parse(text)
     assert caught.value.span is not None
+
+
+def misfits(text: str, message: str) -> None:
+    """Require that planning says `message` of a call in legal HLO, and points into the text."""
+    module = hlo2graph.parse(text)
+    with pytest.raises(VerifyError, match=message) as caught:
+        hlo2graph.plan(module)
+    assert caught.value.span is not None

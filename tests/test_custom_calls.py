@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agreement import arguments_of, leaves, module, refused, run_host
+from agreement import arguments_of, leaves, misfits, module, run_host
 from needs import needs_gxx
 
 import hlo2graph
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.errors import UnsupportedError
+from hlo2graph.errors import UnsupportedError, VerifyError
+from hlo2graph.program.text.plan import format_plan
 from tests.emulation import EmulatedExecutable, Kernels
 
 X, W = "x = f32[4,6]{1,0} parameter(0)", "w = f32[6,8]{1,0} parameter(1)"
@@ -163,10 +164,10 @@ def test_what_a_matrix_product_cannot_mean_is_refused_by_name(call, reason):
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    refused(module(f"{X} {W} {first(gemm('x, w', 'f32[4,9]'), 'f32[4,9]')}"), "result 0")
-    refused(module(f"{X} {W} {first(gemm('x, x'))}"), "contracting dimensions differ")
-    refused(module(f"{X} {W} {first(gemm('x, w, x', beta=1))}"), "C must have")
-    refused(module(f"{X} {W} {first(gemm('x, w, x', epilogue='BIAS'))}"), "bias")
+    misfits(module(f"{X} {W} {first(gemm('x, w', 'f32[4,9]'), 'f32[4,9]')}"), "result 0")
+    misfits(module(f"{X} {W} {first(gemm('x, x'))}"), "contracting dimensions differ")
+    misfits(module(f"{X} {W} {first(gemm('x, w, x', beta=1))}"), "C must have")
+    misfits(module(f"{X} {W} {first(gemm('x, w, x', epilogue='BIAS'))}"), "bias")
 
 
 # ---- convolutions ------------------------------------------------------------------------------
@@ -336,3 +337,20 @@ def test_what_runs_on_the_host_only_is_refused_by_name():
     text = conv_module("convBackwardInput", "grouped", [y, w], x)
     with pytest.raises(UnsupportedError, match="grouped convolution"):
         check_support(hlo2graph.plan(text, target="sm_90"))
+
+
+def test_what_a_library_makes_of_its_operands_is_no_matter_of_legal_hlo():
+    """XLA's tests, and tools that cut modules apart, write calls that no library would take."""
+    text = module(
+        f"{X} {W} ROOT r = (f32[4,7], s8[16]) custom-call(x, x), "
+        'custom_call_target="__cudnn$convForward", dim_labels=bf_io->bf'
+    )
+    assert hlo2graph.parse(text).entry.result.opcode == "custom-call"
+    misfits(text, "the kernel takes")
+
+
+def test_a_thunk_sequence_is_held_to_it_too():
+    call = "ROOT r = (f32[4,9], s32[4,9]) custom-call(x), custom_call_target="
+    planned = format_plan(hlo2graph.plan(module(f'{X} {call}"other"')))
+    with pytest.raises(VerifyError, match="TopK returns"):
+        hlo2graph.plan(planned.replace("other", "TopK"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import refused
+from agreement import misfits
 from lapack_programs import definite
 
 import hlo2graph
@@ -45,7 +45,7 @@ def test_the_device_has_a_kernel_for_it() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     text = MODULE.format("f32", "true")
-    refused(text.replace("u8[64], s32[2])", "u8[64], s32[3])"), "info for each matrix")
-    refused(text.replace("a = f32[2,4,4]", "a = f32[2,4,3]"), "square matrices")
+    misfits(text.replace("s32[2]", "s32[3]"), "info for each matrix")
+    misfits(text.replace("a = f32[2,4,4]", "a = f32[2,4,3]"), "square matrices")
     with pytest.raises(UnsupportedError, match="which triangle"):
         hlo2graph.compile(text.replace('"lower":true', '"lower":"yes"'), backend="host")

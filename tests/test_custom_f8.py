@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from agreement import arguments_of, module, refused, run_host
+from agreement import arguments_of, misfits, module, run_host
 from needs import needs_gxx
 
 import hlo2graph
@@ -106,7 +106,7 @@ def test_the_largest_size_comes_before_the_scale():
 
 
 def test_calls_that_do_not_fit_are_refused():
-    refused(call("a, b, c, s, t", "bf16[4,3]"), "takes two to four scales")
-    refused(call("a, b, s, t", "bf16[4,4]"), "result 0")
+    misfits(call("a, b, c, s, t", "bf16[4,3]"), "takes two to four scales")
+    misfits(call("a, b, s, t", "bf16[4,4]"), "result 0")
     with pytest.raises(UnsupportedError, match="it takes 2 operands"):
         hlo2graph.compile(call("a, b, s", "bf16[4,3]"), backend="host")

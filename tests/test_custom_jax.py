@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agreement import agree, arguments_of, module, refused, run_host
+from agreement import agree, arguments_of, misfits, module, run_host
 from lapack_programs import lowered
 from needs import needs_gxx
 
@@ -72,8 +72,8 @@ def test_pivots_become_an_order_on_the_device():
 
 
 def test_pivots_that_do_not_fit_are_refused():
-    refused(pivots("2,3", "s32[2,2]"), "s32 pivots")
-    refused(pivots("2,3", "s32[5]"), "s32 pivots")
+    misfits(pivots("2,3", "s32[2,2]"), "s32 pivots")
+    misfits(pivots("2,3", "s32[5]"), "s32 pivots")
 
 
 SOLVE = """a = f32[2,4,4] parameter(0) b = f32[2,3,4] parameter(1)
@@ -92,7 +92,10 @@ def test_a_triangle_solved_by_cublas_is_hlos_own():
     plan = hlo2graph.plan(module(SOLVE), target="sm_90")
     check_support(plan)
     np.testing.assert_array_equal(HostExecutable(plan)(*arguments)[0], want)
-    refused(module(SOLVE).replace("(f32[2,3,4], s8", "(f32[2,3,5], s8"), "result 0")
+    wrong = SOLVE.replace("(f32[2,3,4], s8", "(f32[2,3,5], s8").replace(
+        "r = f32[2,3,4]", "r = f32[2,3,5]"
+    )
+    misfits(module(wrong), "result 0")
     without = module(SOLVE).replace('"transpose_a":"TRANSPOSE"', '"x":1')
     with pytest.raises(UnsupportedError, match="needs transpose_a"):
         hlo2graph.compile(without, backend="host")

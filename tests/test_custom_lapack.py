@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as scipy_linalg
 import numpy as np
 import pytest
-from agreement import arguments_of, leaves, module, refused
+from agreement import arguments_of, leaves, misfits, module
 from jax.lax import linalg as lax_linalg
 from lapack_programs import PROGRAMS, TYPES, definite, lowered, matrix, same_up_to_phase
 from needs import needs_gxx
@@ -114,11 +114,11 @@ def lapack(name: str, shapes: str, result: str, config: str) -> str:
 
 
 def test_lapack_calls_that_do_not_fit_are_refused():
-    refused(lapack("spotrf", "f32[3,4]", "(f32[3,4], s32[])", "{uplo = 76 : ui8}"), "fit together")
-    refused(lapack("spotrf", "f64[3,3]", "(f64[3,3], s32[])", "{uplo = 76 : ui8}"), "f32 matrices")
-    refused(lapack("spotrf", "f32[3]", "(f32[3], s32[])", "{uplo = 76 : ui8}"), "f32 matrices")
-    refused(lapack("sgeqrf", "f32[3,3]", "f32[3,3]", "{}"), "gives 2 arrays")
-    refused(lapack("sgeqrf", "f32[3,2]", "(f32[3,2], f32[3])", "{}"), "result 1")
+    misfits(lapack("spotrf", "f32[3,4]", "(f32[3,4], s32[])", "{uplo = 76 : ui8}"), "fit together")
+    misfits(lapack("spotrf", "f64[3,3]", "(f64[3,3], s32[])", "{uplo = 76 : ui8}"), "f32 matrices")
+    misfits(lapack("spotrf", "f32[3]", "(f32[3], s32[])", "{uplo = 76 : ui8}"), "f32 matrices")
+    misfits(lapack("sgeqrf", "f32[3,3]", "f32[3,3]", "{}"), "gives 2 arrays")
+    misfits(lapack("sgeqrf", "f32[3,2]", "(f32[3,2], f32[3])", "{}"), "result 1")
 
 
 def test_lapack_options_out_of_range_are_refused_by_name():

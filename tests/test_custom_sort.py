@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import draw, module, refused, run_host
+from agreement import draw, misfits, module, run_host
 from needs import needs_gxx
 
 import hlo2graph
@@ -82,8 +82,8 @@ def test_sorts_on_the_device():
 
 
 def test_sorts_that_do_not_fit_are_refused():
-    refused(pairs("f32[3,40]", "s32[3,41]"), "of the same sizes")
-    refused(pairs("c64[3,40]", "s32[3,40]"), "real numbers")
+    misfits(pairs("f32[3,40]", "s32[3,41]"), "of the same sizes")
+    misfits(pairs("c64[3,40]", "s32[3,40]"), "real numbers")
     text = pairs("f32[9]", "s32[9]", '{"descending":7}')
     with pytest.raises(UnsupportedError, match="whether it is descending"):
         hlo2graph.compile(text, backend="host")

@@ -20,6 +20,7 @@ from hlo2graph.frontend.verify_threads import check_threads
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module
 from hlo2graph.hlo.module import NO_ATTRS
 from hlo2graph.ops import OPS
+from hlo2graph.ops.custom_call import check_call
 from hlo2graph.ops.spec import OpSpec
 
 _WIDEST = 200  # characters of a shape in a message
@@ -47,6 +48,18 @@ def verify_computations(computations: Mapping[str, Computation]) -> None:
     checker = _Checker(computations)
     for computation in computations.values():
         checker.check(computation)
+
+
+def verify_calls(computations: Mapping[str, Computation]) -> None:
+    """Check what known libraries are given in legal computations, as it takes to plan them.
+
+    Raises:
+        VerifyError: a call and its operands do not fit.
+    """
+    for computation in computations.values():
+        for instr in computation.instructions:
+            if instr.opcode == "custom-call":
+                check_call(instr, [computation[name].shape for name in instr.operands])
 
 
 class _Checker:

@@ -1,12 +1,14 @@
 """custom-call: a registry by target. A target that is not here is refused by its name.
 
-The written shape decides a custom call's result, as in XLA; a registered target checks it.
+The written shape decides a custom call's result, as in XLA; a registered target checks it before
+a module is planned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo2graph.errors import VerifyError
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_cublas import CUBLAS
@@ -80,15 +82,29 @@ def _infer(
     require(instr, "custom_call_target" in instr.attrs, "needs the attribute custom_call_target")
     if target_of(instr) == SORT_RUNS:
         return infer_runs(instr, operands, computations)
-    target = TARGETS.get(target_of(instr))
-    if target is not None and target.why_not(instr) is None:
-        target.check(instr, operands)
     return instr.shape
 
 
-def resized(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
-    """Say why a mark of how its operand is spread over devices cannot run on one, or None."""
-    if instr.opcode != "custom-call" or TARGETS.get(target_of(instr)) is not _IDENTITY:
+def check_call(instr: Instruction, operands: Sequence[AnyShape]) -> None:
+    """Check what a library is given by a call that can run, and what it makes of it.
+
+    Neither is a matter of legal HLO.
+
+    Raises:
+        VerifyError: they do not fit.
+    """
+    target = TARGETS.get(target_of(instr))
+    if target is not None and target.why_not(instr) is None:
+        target.check(instr, operands)
+
+
+def misfit(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    """Say why a call cannot run with operands of these shapes, or None."""
+    try:
+        check_call(instr, operands)
+    except VerifyError as error:
+        return error.message
+    if TARGETS.get(target_of(instr)) is not _IDENTITY:
         return None
     if len(operands) == 1 and operands[0].compatible(instr.shape):
         return None

@@ -15,7 +15,7 @@ import numpy as np
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import AnyShape, Computation, Instruction
 from hlo2graph.ops import OPS
-from hlo2graph.ops.custom_call import resized
+from hlo2graph.ops.custom_call import misfit
 from hlo2graph.ops.dynamic import UNSIZED
 from hlo2graph.ops.spec import HostRule, HostValue
 
@@ -157,7 +157,7 @@ def _why_not(computation: Computation, instr: Instruction) -> str | None:
     if (reason := spec.why_not(instr)) is not None:
         return reason
     operands = [computation[name].shape for name in instr.operands]
-    if (reason := resized(instr, operands)) is not None:
+    if instr.opcode == "custom-call" and (reason := misfit(instr, operands)) is not None:
         return reason
     inherited = any(map(_is_dynamic, operands))
     if _is_dynamic(instr.shape) and not inherited:

@@ -23,7 +23,7 @@ from hlo2graph.frontend.thunks.attributes import Attributes, Bytes, unquote
 from hlo2graph.frontend.thunks.build import Builder
 from hlo2graph.frontend.thunks.lines import AllocationLine, BoundLine, Text, span_of
 from hlo2graph.frontend.thunks.syntax import read_text
-from hlo2graph.frontend.verify import verify_computations
+from hlo2graph.frontend.verify import verify_calls, verify_computations
 from hlo2graph.hlo import Computation, Literal, Shape
 from hlo2graph.program.edges import with_edges
 from hlo2graph.program.plan import Allocation, AllocationKind, ArenaSize, Bound, Plan
@@ -66,6 +66,7 @@ def _computations(source: Source, places: Sequence[tuple[int, int]]) -> dict[str
         source = Source(source.name, readable)
     found = parse_computations(source, places[0][0], places[-1][1])
     verify_computations(found)
+    verify_calls(found)
     return found
 
 
