@@ -36,27 +36,22 @@ template <class T, int Size> struct Square {
   }
 };
 
-// Factor a panel: the corner on the diagonal, and with it the rows below. Each warp does all of the
-// corner, a row a lane, beside a row of its own for each lane, so that no step waits for another warp.
-// Returns the number of the first column without a factor, or 0.
-template <int Size, class T> __device__ inline int factor_panel(Square<T, Size>& a, int first) {
-  constexpr int width = Square<T, Size>::Width;
-  const int lane = threadIdx.x % 32, row = first + width + threadIdx.x;
-  const bool has_row = row < a.Whole;
-  T corner[width], mine[width] = {};
-  a.read(first + lane % width, first, corner);
-  if (has_row) a.read(row, first, mine);
-  int bad = 0;
+// Factor the corner of a panel, a row a lane, and with it a row below for each lane: as they come, but
+// for what each column is to be scaled by. Returns that of the lane's column; `bad` becomes the number
+// of the first column without a factor, or 0.
+template <class T, int Width>
+__device__ inline auto factor_rows(T (&corner)[Width], T (&mine)[Width], int first, int& bad) {
+  const int lane = threadIdx.x % 32;
   decltype(real(T{})) own = 1, pivot = shuffle_from(real(corner[0]), 0);
 #pragma unroll
-  for (int k = 0; k < width; ++k) {
+  for (int k = 0; k < Width; ++k) {
     if (!bad && (!(pivot > 0) || !is_finite(pivot))) bad = first + k + 1;
     if (lane == k) own = pivot;
     const auto share = 1 / pivot;
     const T here = scaled(corner[k], share), there = scaled(mine[k], share);
-    if (k + 1 < width) pivot = shuffle_from(real(corner[k + 1]), k + 1);
+    if (k + 1 < Width) pivot = shuffle_from(real(corner[k + 1]), k + 1);
 #pragma unroll
-    for (int j = k + 1; j < width; ++j) {
+    for (int j = k + 1; j < Width; ++j) {
       const T other = conj(shuffle_from(corner[k], j));
       // Each lane makes the next pivot of what it was: no shuffle is between one and the next.
       if (j == k + 1) pivot -= real(multiply(scaled(conj(other), share), other));
@@ -64,15 +59,41 @@ template <int Size, class T> __device__ inline int factor_panel(Square<T, Size>&
       mine[j] = subtract(mine[j], multiply(there, other));
     }
   }
-  const auto root = sqrt(own), share = 1 / root;
+  return sqrt(own);
+}
+
+// Factor a panel. Each warp that has rows below the corner does all of the corner too, so that no step
+// waits for another warp; the first one stores it, once all have read it. Returns what factor_rows
+// says of it, to all threads of the block.
+template <int Size, class T>
+__device__ inline int factor_panel(Square<T, Size>& a, int first, int& wrong) {
+  constexpr int width = Square<T, Size>::Width;
+  const int lane = threadIdx.x % 32, row = first + width + threadIdx.x;
+  T corner[width], mine[width] = {};
+  decltype(real(T{})) root = 1;
+  if (threadIdx.x < 32 || row - lane < a.Whole) {
+    const bool has_row = row < a.Whole;
+    int bad = 0;
+    a.read(first + lane % width, first, corner);
+    if (has_row) a.read(row, first, mine);
+    root = factor_rows(corner, mine, first, bad);
+    const auto share = 1 / root;
 #pragma unroll
-  for (int c = 0; c < width; ++c) {
-    const auto by = shuffle_from(share, c);
-    if (has_row) a.at[row][first + c] = scaled(mine[c], by);
-    if (threadIdx.x < width && c < lane) a.at[first + lane][first + c] = scaled(corner[c], by);
-    if (threadIdx.x == c) a.at[first + c][first + c] = convert<T>(root);
+    for (int c = 0; c < width; ++c) {
+      const auto by = shuffle_from(share, c);
+      corner[c] = scaled(corner[c], by);
+      if (has_row) a.at[row][first + c] = scaled(mine[c], by);
+    }
+    if (threadIdx.x == 0) wrong = bad;
   }
-  return bad;
+  __syncthreads();
+  if (threadIdx.x < width) {
+#pragma unroll
+    for (int c = 0; c < width; ++c)
+      if (c < lane) a.at[first + lane][first + c] = corner[c];
+    a.at[first + lane][first + lane] = convert<T>(root);
+  }
+  return wrong;
 }
 
 // Take what a panel makes of the lower triangle behind it. A thread has every 16th column of every
@@ -113,13 +134,7 @@ __device__ inline int factor_block(Square<T, Size>& a) {
   a.template pad<Threads>();
   for (int first = 0; first < Size; first += width) {
     __syncthreads();
-    // Warps whose lanes have no rows have no panel, but for the first, which stores the corner.
-    if (threadIdx.x < 32 || first + width + threadIdx.x / 32 * 32 < a.Whole) {
-      const int bad = factor_panel<Size>(a, first);
-      if (threadIdx.x == 0) wrong = bad;
-    }
-    __syncthreads();
-    if (wrong) return wrong;
+    if (const int bad = factor_panel(a, first, wrong)) return bad;
     take_panel<Size, Threads>(a, first);
   }
   __syncthreads();
