@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from random_shapes import Shaping
 
 SIGNED = ("s8", "s16", "s32", "s64", "s4")
@@ -10,28 +12,42 @@ INTEGERS = (*SIGNED, *UNSIGNED)
 FLOATS = ("f32", "f32", "f64", "bf16", "f16", "f8e5m2", "f8e4m3fn")
 COMPLEX = ("c64", "c128")
 ALL = (*INTEGERS, *FLOATS, *COMPLEX, "pred")
-_BIT = ("not", "count-leading-zeros")
-_SHIFTS = ("shift-left", "shift-right-arithmetic", "shift-right-logical")
 _ROUND = ("floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "abs", "negate")
 _CURVES = ("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "sqrt")
 _MORE = ("rsqrt", "cbrt", "tanh", "sine", "cosine", "tan", "erf")
 _ARITHMETIC = ("add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum")
+_BITS = ("and", "or", "xor")
+_SHIFTS = ("shift-left", "shift-right-arithmetic", "shift-right-logical")
 _COMPLEX = ("negate", "sign", *_CURVES, "rsqrt", "tanh", "sine", "cosine", "tan")
+
+
+def _pairs(*kinds: tuple[Sequence[str], Sequence[str]]) -> tuple[tuple[Sequence[str], str], ...]:
+    """Return each opcode with the element types that it takes, so that all are drawn as often."""
+    return tuple((dtypes, opcode) for dtypes, opcodes in kinds for opcode in opcodes)
+
+
+_UNARY = _pairs(
+    (FLOATS, (*_ROUND, *_CURVES, *_MORE)),
+    (INTEGERS, ("not", "count-leading-zeros")),
+    ([d for d in INTEGERS if d != "s4"], ("popcnt",)),  # XLA counts an s4's sign four times over
+    (SIGNED, ("negate", "abs", "sign")),
+    (("pred",), ("not",)),
+)
+_BINARY = _pairs(
+    (INTEGERS, (*_ARITHMETIC, *_BITS, *_SHIFTS, "power")),
+    (FLOATS, (*_ARITHMETIC, "atan2", "power")),
+    (COMPLEX, ("add", "subtract", "multiply", "maximum", "minimum")),
+    (("pred",), (*_BITS, "add", "multiply", "maximum", "minimum")),
+)
 
 
 class Elements(Shaping):
     """Each public method writes one operation."""
 
     def unary(self) -> None:
-        wide = tuple(
-            d for d in INTEGERS if d != "s4"
-        )  # of s4, XLA counts bits of the sign's copies
-        kinds = ((FLOATS, (*_ROUND, *_CURVES, *_MORE)), (INTEGERS, _BIT), (wide, ("popcnt",)))
-        dtypes, opcodes = self.pick(
-            (*kinds, (SIGNED, ("negate", "abs", "sign")), (("pred",), ("not",)))
-        )
+        dtypes, opcode = self.pick(_UNARY)
         x = self.array(self.pick(dtypes))
-        self.root(x.dtype, x.dims, f"{self.pick(opcodes)}({x.name})")
+        self.root(x.dtype, x.dims, f"{opcode}({x.name})")
 
     def complex_parts(self) -> None:
         x = self.array(self.pick(COMPLEX))
@@ -48,18 +64,10 @@ class Elements(Shaping):
         self.root({"f32": "c64", "f64": "c128"}[x.dtype], x.dims, f"complex({x.name}, {y.name})")
 
     def binary(self) -> None:
-        bits = ("and", "or", "xor")
-        dtypes, opcodes = self.pick(
-            (
-                (INTEGERS, (*_ARITHMETIC, *bits, *_SHIFTS, "power")),
-                (FLOATS, (*_ARITHMETIC, "atan2", "power")),
-                (COMPLEX, ("add", "subtract", "multiply", "maximum", "minimum")),
-                (("pred",), (*bits, "add", "multiply", "maximum", "minimum")),
-            )
-        )
+        dtypes, opcode = self.pick(_BINARY)
         x = self.array(self.pick(dtypes))
         y = self.given(x.dtype, x.dims)
-        self.root(x.dtype, x.dims, f"{self.pick(opcodes)}({x.name}, {y.name})")
+        self.root(x.dtype, x.dims, f"{opcode}({x.name}, {y.name})")
 
     def compare(self) -> None:
         x = self.array(self.pick(ALL))

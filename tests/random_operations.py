@@ -203,7 +203,7 @@ class _Operation(Devices, Elements, Folds, Indexing):
 
 
 _FAMILIES = (_Operation, Devices, Elements, Folds, Indexing)
-_OPCODES = {"unary": 8, "binary": 8, "complex_unary": 4, "compare": 2, "convert": 2}
+_OPCODES = {"unary": 12, "binary": 12, "complex_unary": 6, "compare": 2, "convert": 2}
 KINDS = tuple(
     name
     for family in _FAMILIES
