@@ -13,7 +13,9 @@ so, the loop form computes it, each thread folding alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import prod
 from typing import TypeAlias
 
@@ -69,9 +71,16 @@ class Folding:
 
     @property
     def minor(self) -> int:
-        """Elements that lie side by side along the most minor dimension."""
-        dims = self.space.shape.dims
-        return next((dims[d] for d in self.space.shape.minor_to_major if dims[d] > 1), 1)
+        """Elements that lie side by side along dimensions that are all reduced, or all kept."""
+        dims, space = self.space.shape.dims, self.space
+        inner = self.side_by_side(space.kept) or self.side_by_side(space.reduced)
+        return prod(dims[d] for d in inner)
+
+    def side_by_side(self, dims: Sequence[int]) -> list[int]:
+        """Return those of `dims` that lie inside all others, the most minor first."""
+        shape = self.space.shape
+        live = [d for d in shape.minor_to_major if shape.dims[d] > 1]
+        return list(takewhile(lambda d: d in dims, live))
 
     @property
     def is_contiguous(self) -> bool:

@@ -41,6 +41,15 @@ class Space:
         """The dimensions that stay."""
         return tuple(d for d in range(self.shape.rank) if d not in self.reduced)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """How far the elements along each dimension of the input lie apart, in elements."""
+        strides, step = [0] * self.shape.rank, 1
+        for dim in self.shape.minor_to_major:
+            strides[dim] = step
+            step *= self.shape.dims[dim]
+        return tuple(strides)
+
     def size_of(self, dims: tuple[int, ...]) -> Size | None:
         """Return the size of a value of `dims`, if its index follows from row and column."""
         if self.is_plain(dims):

@@ -26,12 +26,14 @@ class Places:
         self._integer = emitter.integer
         # Loop counters are of type int even where arrays are large: their products must not be.
         self.wide = "" if emitter.index_type == "int" else "ll"
-        self._linear: dict[tuple[Index, tuple[int, ...], tuple[int, ...]], Expr] = {}
+        self._linear: dict[
+            tuple[Index, tuple[int, ...]], Expr
+        ] = {}  # as it lies, by index and size
         self._joined: dict[tuple[Expr, tuple[int, ...]], Index] = {}
 
     def offset(self, shape: Shape, index: Index) -> Expr:
         """Return where the element at `index` lies in memory, in elements."""
-        known = self._linear.get((index, shape.dims, shape.minor_to_major))
+        known = self._linear.get(_as_it_lies(index, shape))
         if known is not None:
             return known
         terms, stride = [], 1
@@ -48,7 +50,7 @@ class Places:
         place = dict(zip(order, stored, strict=True))
         index = tuple(place[d] for d in range(shape.rank))
         if shape.elements > 1:  # else the index names no local of this scope
-            self._linear[index, shape.dims, shape.minor_to_major] = linear
+            self._linear[_as_it_lies(index, shape)] = linear
         return index
 
     def know(self, index: Index, shape: Shape, linear: Expr) -> None:
@@ -56,7 +58,7 @@ class Places:
 
         The index names a local of its own, so that it stands for one element only.
         """
-        self._linear[index, shape.dims, shape.minor_to_major] = linear
+        self._linear[_as_it_lies(index, shape)] = linear
 
     def split(self, linear: Expr, dims: Sequence[int]) -> Index:
         """Return the row-major index of element number `linear` of an array of `dims`.
@@ -77,8 +79,7 @@ class Places:
             index[dim] = linear if rest == linear else self._integer(rest)
             stride *= dims[dim]
         if len(live) > 1:
-            order = tuple(reversed(range(len(dims))))
-            self._linear[tuple(index), tuple(dims), order] = linear
+            self._linear[tuple(index[d] for d in live), tuple(dims[d] for d in live)] = linear
         return tuple(index)
 
     def joined(self, outer: Expr, count: int, inner: Expr, size: int) -> Expr:
@@ -102,3 +103,9 @@ class Places:
             used.update(_NAME.findall(line.partition(" = ")[2] if declared else line))
             found.append(line)
         return found[::-1]
+
+
+def _as_it_lies(index: Index, shape: Shape) -> tuple[Index, tuple[int, ...]]:
+    """Return index and size along each dimension in memory's order: all there is to a place."""
+    order = [d for d in reversed(shape.minor_to_major) if shape.dims[d] > 1]
+    return tuple(index[d] for d in order), tuple(shape.dims[d] for d in order)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from hlo2graph.backends.cuda.ctypes import compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.column_plan import FEWEST_SLICES, ColumnPlan, plan_columns
-from hlo2graph.backends.cuda.forms.fold_places import Place, Run, indices
+from hlo2graph.backends.cuda.forms.fold_places import Place, Run, stretch_of
 from hlo2graph.backends.cuda.forms.folding import FoldWriter, dtypes_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -76,11 +76,11 @@ class _Writer:
         if self.inside:
             run = emit.integer(f"{self.inside} ? {run} : {runs - 1}")
         self.first = emit.integer(f"{run} * {plan.vector}") if plan.vector > 1 else run
-        self.kept = indices(emit, self.region, self.region.space.kept, run, plan.vector)
+        self.kept = stretch_of(emit, self.region, self.region.space.kept, run, plan.vector).indices
 
     def _step(self, at: Expr, inside: Expr | None) -> Run:
         emit, region = self.emit, self.region
-        (along,) = indices(emit, region, region.space.reduced, at, 1)
+        (along,) = stretch_of(emit, region, region.space.reduced, at, 1).indices
         base = None
         if region.is_contiguous:
             base = emit.integer(f"{at} * {region.results}{emit.places.wide} + {self.first}")
@@ -157,7 +157,7 @@ class _Writer:
         tests = [f"threadIdx.x < {plan.width}"]
         tests += [f"{result} < {region.results}"] if self.inside else []
         with emit.block(f"if ({' && '.join(tests)})"):
-            (kept,) = indices(emit, region, region.space.kept, result, 1)
+            (kept,) = stretch_of(emit, region, region.space.kept, result, 1).indices
             dims = region.space.shape.dims
             live = [kept[d] for d in region.space.kept if dims[d] != 1]
             number = result if region.space.shape.is_row_major else None

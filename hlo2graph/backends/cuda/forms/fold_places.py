@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.hlo import Shape
@@ -63,24 +64,45 @@ class Run:
     inside: Expr | None
 
 
-def indices(
-    emit: ElementEmitter, region: Folding, dims: Sequence[int], run: Expr, count: int
-) -> list[dict[int, Expr]]:
-    """Return the index along `dims` of each element of run number `run` of `count` elements.
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some elements along some dimensions: the index of each, and what the first adds to a number.
 
-    Elements are counted as the input lies.
+    Elements are numbered as they lie in memory; those of a stretch follow each other.
+    """
+
+    indices: list[dict[int, Expr]]
+    offset: Expr
+
+
+def stretch_of(
+    emit: ElementEmitter, region: Folding, dims: Sequence[int], run: Expr, count: int
+) -> Stretch:
+    """Return run number `run` of `count` elements along `dims`, in the order of the input.
+
+    More than one only where they lie side by side: along the most minor dimension, or all `dims`
+    that lie inside the others.
     """
     shape = region.space.shape
     order = [d for d in reversed(shape.minor_to_major) if d in dims and shape.dims[d] > 1]
-    sizes = [shape.dims[d] for d in order]
-    if not order or sizes[-1] % count:
-        first = emit.integer(f"{run} * {count}") if count > 1 else run
-        numbers = [emit.integer(f"{first} + {k}") if k else first for k in range(count)]
-        return [dict(zip(order, emit.split(n, sizes), strict=True)) for n in numbers]
+    if not order:
+        return Stretch([{}] * count, "0")
+    inner = order[-1:]
+    if count == 1 or shape.dims[inner[0]] % count:
+        inner = order[-max(1, len(region.side_by_side(dims))) :]
+    outer, sizes = order[: -len(inner)], [shape.dims[d] for d in inner]
+    assert prod(sizes) % count == 0
     # In whole runs, so that the compiler sees that a run begins at a multiple of `count`.
-    index = dict(zip(order, emit.split(run, [*sizes[:-1], sizes[-1] // count]), strict=True))
-    minor = index[order[-1]]
-    first = emit.integer(f"{minor} * {count}") if count > 1 and minor != "0" else minor
-    return [
-        index | {order[-1]: emit.integer(f"{first} + {k}" if k else first)} for k in range(count)
+    *places, at = emit.split(run, [*(shape.dims[d] for d in outer), prod(sizes) // count])
+    first = emit.integer(f"{at} * {count}") if count > 1 and at != "0" else at
+    found = []
+    for k in range(count):
+        element = emit.integer(f"{first} + {k}" if k else first)
+        index = emit.split(element, sizes) if len(sizes) > 1 else (element,)
+        found.append(dict(zip(order, (*places, *index), strict=True)))
+    steps = [region.space.strides[d] for d in (*outer, inner[-1])]
+    parts = [
+        part if step == 1 else f"{part} * {step}{emit.places.wide}"
+        for part, step in zip((*places, first), steps, strict=True)
     ]
+    return Stretch(found, " + ".join(parts))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.fold_places import Place, Run, indices
+from hlo2graph.backends.cuda.forms.fold_places import Place, Run, stretch_of
 from hlo2graph.backends.cuda.forms.folding import FoldWriter
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
@@ -85,7 +85,8 @@ class _Writer:
         self.inside = f"result < {rows}" if rows % self.plan.team.lanes else None
         last = emit.integer(f"{self.inside} ? result : {rows - 1}") if self.inside else "result"
         self.number = last if rows > 1 else "0"
-        (self._kept,) = indices(emit, self.region, space.kept, self.number, 1)
+        kept = stretch_of(emit, self.region, space.kept, self.number, 1)
+        (self._kept,), self._begin = kept.indices, kept.offset
         live = [self._kept[d] for d in space.kept if space.shape.dims[d] != 1]
         self.row = Place(emit, space, live, self.number if space.shape.is_row_major else None)
 
@@ -107,15 +108,14 @@ class _Writer:
     def _run(self, at: Expr) -> Iterator[Place]:
         """Yield the places of run number `at` of the row's columns."""
         emit, region, vector = self.emit, self.region, self.plan.vector
-        start = emit.integer(f"{at} * {vector}") if vector > 1 else at
-        base = start
-        if region.is_contiguous and region.results > 1:
-            base = emit.integer(f"{self.number} * {region.steps}{emit.places.wide} + {start}")
-        for k, index in enumerate(indices(emit, region, region.space.reduced, at, vector)):
+        columns = stretch_of(emit, region, region.space.reduced, at, vector)
+        parts = [part for part in (self._begin, columns.offset) if part != "0"]
+        base = emit.integer(" + ".join(parts) or "0")
+        for k, index in enumerate(columns.indices):
             number = emit.integer(f"{base} + {k}") if k else base
             found = self._kept | index
             live = [found[d] for d, n in enumerate(region.space.shape.dims) if n != 1]
-            yield Place(emit, region.space, live, number if region.is_contiguous else None)
+            yield Place(emit, region.space, live, number)
 
     @contextmanager
     def _round(self) -> Iterator[tuple[Sequence[Run], Expr | None]]:
