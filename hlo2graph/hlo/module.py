@@ -45,6 +45,8 @@ class Instruction:
 
     def called(self) -> Iterator[str]:
         """Yield the names of the computations that this instruction calls, in order."""
+        if self.attrs.keys().isdisjoint(CALLING_ATTRS):
+            return
         for attr in CALLING_ATTRS:
             held = self.attrs.get(attr)
             if isinstance(held, str):
