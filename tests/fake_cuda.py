@@ -20,7 +20,15 @@ from cuda.bindings import driver as real
 
 import hlo2graph
 import hlo2graph.inspect.cuda_session
-from hlo2graph.backends.cuda import bind, builtin, cache, driver, executable, products, stamps
+from hlo2graph.backends.cuda import (
+    builtin,
+    cache,
+    driver,
+    executable,
+    functions,
+    products,
+    stamps,
+)
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.copier import Moves
 from hlo2graph.backends.cuda.kernels import key_of
@@ -438,11 +446,12 @@ def fake(monkeypatch):
             if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
                 monkeypatch.setattr(module, "cuda", found)
         monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
-        monkeypatch.setattr(executable, "each_kernel", each_without_text)
+        monkeypatch.setattr(executable, "kernels_of", without_text)
         monkeypatch.setattr(products, "library", lambda: library or None)
         monkeypatch.setattr(products, "BlasPlan", FakeProduct)
         monkeypatch.setattr(executable, "check_support", lambda _: None)
-        monkeypatch.setattr(bind, "compile_units", without_code)
+        monkeypatch.setattr(functions, "compile_units", without_code)
+        monkeypatch.setattr(functions, "OWN", {})
         monkeypatch.setattr(stamps, "kernels_of", without_text)
         driver.open_device.cache_clear()
         plan = hlo2graph.plan(program, target="sm_90", fuse=fuse)
@@ -459,7 +468,7 @@ def without_code(units, arch):
     return [Compiled(b"", cached=False) for _ in units]
 
 
-def without_text(plan, without=(), *, precise=False):
+def without_text(plan, without=(), *, precise=False, known=None):
     """Return a kernel for every computation, whether or not it has C++: nobody compiles it."""
     found, taken = {}, set()
     for thunk in walk(plan.body):
@@ -476,7 +485,3 @@ def _leaves(value):
             yield from _leaves(part)
     else:
         yield value
-
-
-def each_without_text(plan, without=(), *, precise=False, known=None):
-    return without_text(plan, without, precise=precise).items()

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hlo2graph.backends.cuda import cache, compiler
+from hlo2graph.backends.cuda import builtin, cache, compiler, functions
+from hlo2graph.backends.cuda.functions import compile_kernels, parted
+from hlo2graph.backends.cuda.source import KernelSource
 
 TEXT = compiler.unit_text(['extern "C" __global__ void k(int* r0) {\n  r0[0] = 1;\n}\n'])
 
@@ -86,3 +88,51 @@ def test_many_at_once_leave_one_entry(folder):
         found = {c.cubin for c in pool.map(lambda _: compiled(), range(16))}
     assert len(found) == 1
     assert len(list(folder.iterdir())) == 1
+
+
+# ---- what is compiled together ------------------------------------------------------------------
+
+
+def kernel(name, letters):
+    body = "  r0[0] = 1;\n" * (letters // 13)
+    return KernelSource(
+        name, f'extern "C" __global__ void {name}(int* r0) {{\n{body}}}\n', (1,), 32
+    )
+
+
+def test_units_are_of_equal_length_and_few():
+    lengths = [9000, 8000, 7000, 3000, 2000, 1000, 500, 400]
+    texts = ["x" * n for n in lengths]
+    units = parted(texts)
+    assert [unit.count("x") for unit in units] == [10500, 10400, 10000]
+    assert parted(texts) == units
+    assert len(parted(["x" * 100] * 50)) == 2
+    assert len(parted(["x" * 10**6])) == 1
+    assert parted([]) == []
+
+
+def test_what_belongs_to_no_hlo_is_compiled_once_and_is_last(monkeypatch):
+    seen = []
+
+    def compiled(units, arch):
+        seen.append(list(units))
+        return [compiler.Compiled(text.encode(), cached=False) for text in seen[-1]]
+
+    monkeypatch.setattr(functions, "compile_units", compiled)
+    monkeypatch.setattr(functions, "OWN", {})
+    done = []
+    for _ in range(2):
+        *units, own = compile_kernels([kernel("k", 100)], "sm_90", lambda: done.append(1))
+        assert len(units) == 1
+        assert own.cubin == builtin.TEXT.encode()
+    assert len(done) == 2
+    assert [len(units) for units in seen] == [2, 1]
+
+
+def test_units_hold_all_kernels(folder):
+    sources = [kernel(f"k{n}", 3000 + 100 * n) for n in range(5)]
+    *units, own = compile_kernels(sources, "sm_90")
+    assert 1 < len(units) < len(sources)
+    for source in sources:
+        assert sum(source.name.encode() in unit.cubin for unit in units) == 1
+    assert builtin.MOVE.encode() in own.cubin

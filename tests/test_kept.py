@@ -14,7 +14,7 @@ import pytest
 import hlo2graph as h2g
 from hlo2graph import pipeline
 from hlo2graph.backends.cuda import cache
-from hlo2graph.backends.cuda.kernels import each_kernel, kernels_of
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.program.uses import walk
@@ -101,9 +101,9 @@ def test_the_second_compilation_parses_plans_and_writes_nothing(fake, folder, mo
 def test_known_kernels_are_not_written_again():
     plan = h2g.plan(TEXT, target="sm_90", fuse="none")
     first, *others = kernels_of(plan).items()
-    assert dict(each_kernel(plan, known=dict([first]))) == dict([first, *others])
+    assert kernels_of(plan, known=dict([first])) == dict([first, *others])
     (key, _), (_, another) = first, others[0]
-    names = [source.name for _, source in each_kernel(plan, known={key: another})]
+    names = [source.name for source in kernels_of(plan, known={key: another}).values()]
     assert names[0] == another.name
     assert len(set(names)) == len(names) == 2
 

@@ -15,7 +15,7 @@ import pytest
 from cuda.bindings import driver as real
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda import bind
+from hlo2graph.backends.cuda import functions
 from hlo2graph.backends.cuda.compiler import compile_units, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.pointers import STRATEGIES
@@ -296,7 +296,7 @@ def test_auto_does_without_a_table_whose_kernels_do_not_compile(fake, monkeypatc
     def refuse(units, arch):
         raise h2g.BackendError("no NVRTC here")
 
-    monkeypatch.setattr(bind, "compile_units", refuse)
+    monkeypatch.setattr(functions, "compile_units", refuse)
     arrays = [put(X + k) for k in range(100)]
     for x in arrays:
         strategy._costs = replace(DEAR)

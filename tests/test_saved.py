@@ -11,7 +11,7 @@ import pytest
 from conftest import RUNNABLE, SAMPLES
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda import bind, prepared
+from hlo2graph.backends.cuda import functions, prepared
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.prepared import loads_on
 from hlo2graph.errors import BackendError, HloError, InputError, UnsupportedError
@@ -72,7 +72,8 @@ def without_nvrtc(monkeypatch):
             Compiled(f"{arch} {k}".encode() * (k + 1), cached=False) for k, _ in enumerate(texts)
         ]
 
-    monkeypatch.setattr(bind, "compile_units", units)
+    monkeypatch.setattr(functions, "compile_units", units)
+    monkeypatch.setattr(functions, "OWN", {})
 
 
 def text_of(path):
@@ -142,7 +143,7 @@ def test_loads_on_a_gpu_without_compiling(name, strategy, fake, path, monkeypatc
     args = random_inputs(executable.plan.inputs, 1)
     want = executable(*args)
     h2g.save(executable, path)
-    monkeypatch.setattr(bind, "compile_units", None)
+    monkeypatch.setattr(functions, "compile_units", None)
     monkeypatch.setattr(prepared, "kernels_of", None)
     loaded = h2g.load(path)
     assert loaded.choices.pointers == strategy

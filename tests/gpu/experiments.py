@@ -26,8 +26,8 @@ import numpy as np
 
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.addresses import Addresses
-from hlo2graph.backends.cuda.bind import Functions, compile_kernels
 from hlo2graph.backends.cuda.driver import call, cuda, open_device
+from hlo2graph.backends.cuda.functions import Functions, compile_kernels
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec
 from hlo2graph.backends.cuda.launch_order import node_order

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Sequence as Several
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from time import perf_counter
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.addresses import Operand
 from hlo2graph.backends.cuda.blas import BlasPlan
-from hlo2graph.backends.cuda.compiler import Compiled, compile_units, unit_text
-from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.functions import Functions
 from hlo2graph.backends.cuda.kernels import KernelKey, key_of
 from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES
 from hlo2graph.backends.cuda.source import KernelSource
@@ -45,8 +42,6 @@ from hlo2graph.program.thunks import (
 )
 
 S32_BYTES = 4
-MOST_PER_UNIT = 3  # kernels in a unit of .h2g files of version 1; there is one in all others
-STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
 
 
 @dataclass(slots=True)
@@ -68,47 +63,6 @@ class Stopwatch:
         for stage, seconds in self.stages:
             found[stage] = found.get(stage, 0.0) + seconds
         return list(found.items())
-
-
-class Functions:
-    """Loaded kernels by C++ name; the modules are unloaded with the object."""
-
-    def __init__(self, units: Several[Compiled], sources: Mapping[str, KernelSource]) -> None:
-        """Load what compile_kernels made of `sources`, in their order."""
-        self._modules: list[Any] = []
-        self._sources = sources
-        self._found: dict[str, Any] = {}
-        for unit in units:
-            self._modules.append(call(cuda.cuModuleLoadData, unit.cubin, doing="loading kernels"))
-        per_unit = 1 if len(units) > len(sources) else MOST_PER_UNIT
-        self._unit = {name: at // per_unit for at, name in enumerate(sources)}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._found:
-            self._found[name] = self._find(name)
-        return self._found[name]
-
-    def _find(self, name: str) -> Any:
-        module = self._modules[self._unit.get(name, -1)]  # the last has what belongs to no HLO
-        doing = f"for {name}"
-        function = call(cuda.cuModuleGetFunction, module, name.encode(), doing=doing)
-        source = self._sources.get(name)
-        if source is not None and source.shared_bytes > STATIC_SHARED:
-            which = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            call(cuda.cuFuncSetAttribute, function, which, source.shared_bytes, doing=doing)
-        return function
-
-    def __del__(self) -> None:
-        if cuda is not None:
-            for module in self._modules:
-                cuda.cuModuleUnload(module)
-
-
-def compile_kernels(sources: Iterable[KernelSource], arch: str) -> list[Compiled]:
-    """Compile all kernels of a plan, a unit each, and last those that belong to no HLO."""
-    units = (unit_text([source.text]) for source in sources)
-    own, *found = compile_units(chain((builtin.TEXT,), units), arch)
-    return [*found, own]
 
 
 Packing: TypeAlias = Callable[

@@ -15,7 +15,10 @@ from hlo2graph.backends.cuda.prelude import headers, headers_for
 from hlo2graph.backends.cuda.source import HEADER
 from hlo2graph.errors import BackendError, InputError
 
-OPTIONS = ("-std=c++17", "--device-as-default-execution-space", "--minimal")
+OPTIONS = (
+    *("-std=c++17", "--device-as-default-execution-space"),
+    *("--minimal", "--no-cache"),  # the headers that we use; what is kept, we keep ourselves
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -12,7 +12,7 @@ from typing import Any, SupportsInt, Unpack
 from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.addresses import Addresses
-from hlo2graph.backends.cuda.bind import Binder, Functions, Stopwatch, compile_kernels
+from hlo2graph.backends.cuda.bind import Binder, Stopwatch
 from hlo2graph.backends.cuda.bound_plan import bind_plan
 from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.call import (
@@ -26,9 +26,10 @@ from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray, let_wait
 from hlo2graph.backends.cuda.driver import open_device
+from hlo2graph.backends.cuda.functions import Functions, compile_kernels
 from hlo2graph.backends.cuda.held import memory_of
 from hlo2graph.backends.cuda.instance import Call, Instance
-from hlo2graph.backends.cuda.kernels import KernelKey, Texts, each_kernel
+from hlo2graph.backends.cuda.kernels import KernelKey, Texts, kernels_of
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
@@ -99,11 +100,14 @@ class CudaExecutable:
         sources: dict[KernelKey, KernelSource]
         units: Sequence[Compiled]
         if kernels is None:
-            sources = {}
             texts = texts or Texts()
-            written = each_kernel(plan, products.plans, precise=self.precise, known=texts.known)
+            with timed("kernels as text"):
+                written = kernels_of(plan, products.plans, precise=self.precise, known=texts.known)
+                sources = dict(written)
             with timed("compile kernels"):
-                units = compile_kernels(_kept(written, sources, texts), device.arch)
+                units = compile_kernels(
+                    tuple(sources.values()), device.arch, partial(texts.keep_new, sources)
+                )
         else:
             sources, units = dict(kernels.sources), kernels.units
         own = [s for key, s in sources.items() if key.computation not in products.plans]
@@ -356,19 +360,3 @@ class CudaExecutable:
 
 def _another(loaded: Loaded, first: Instance) -> Instance:
     return Instance(loaded, Stream(), first, Stopwatch())
-
-
-def _kept(
-    written: Iterable[tuple[KernelKey, KernelSource]],
-    into: dict[KernelKey, KernelSource],
-    texts: Texts,
-) -> Iterator[KernelSource]:
-    """Yield kernels as they are written, and keep them by their keys.
-
-    Whoever wants to keep them longer does so while the last ones are compiled.
-    """
-    for key, source in written:
-        into[key] = source
-        yield source
-    if texts.keep is not None and not into.keys() <= texts.known.keys():
-        texts.keep(into)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -51,6 +51,11 @@ class Texts:
     known: Mapping[KernelKey, KernelSource] = field(default_factory=lambda: NONE)
     keep: Callable[[Mapping[KernelKey, KernelSource]], None] | None = None
 
+    def keep_new(self, kernels: Mapping[KernelKey, KernelSource]) -> None:
+        """Keep all kernels of a plan, if some were not known."""
+        if self.keep is not None and not kernels.keys() <= self.known.keys():
+            self.keep(kernels)
+
 
 def key_of(thunk: Computing[Slice]) -> KernelKey:
     """Return the key of the kernel that runs `thunk`."""
@@ -67,25 +72,18 @@ def key_of(thunk: Computing[Slice]) -> KernelKey:
 
 
 def kernels_of(
-    plan: Plan, without: Container[str] = (), *, precise: bool = False
-) -> dict[KernelKey, KernelSource]:
-    """Return the kernels of every thunk of `plan`; see each_kernel."""
-    return dict(each_kernel(plan, without, precise=precise))
-
-
-def each_kernel(
     plan: Plan,
     without: Container[str] = (),
     *,
     precise: bool = False,
     known: Mapping[KernelKey, KernelSource] = NONE,
-) -> Iterator[tuple[KernelKey, KernelSource]]:
-    """Yield the kernel of every thunk of `plan`, nested ones too, in order of first use.
+) -> dict[KernelKey, KernelSource]:
+    """Return the kernels of every thunk of `plan`, nested ones too, in order of first use.
 
     `without` names the computations that a library runs; `precise` forbids what rounds more than
     the types do: TF32, sums on tensor cores. `known` are kernels that were written before.
     """
-    found: set[KernelKey] = set()
+    found: dict[KernelKey, KernelSource] = {}
     taken = {source.name for source in known.values()}
     device, still = figures_for(plan.target), _still(plan)
     for thunk in computing(plan.body):
@@ -93,16 +91,16 @@ def each_kernel(
         key = key_of(thunk)
         if by_library or key in found:
             continue
-        found.add(key)
         if key in known:
-            yield key, known[key]
-        else:
-            name = cpp_name(thunk.name, taken)
-            computation = plan.computations[thunk.computation]
-            signature = signature_of(
-                name, computation, device, key.misaligned, precise=precise, still=still[key]
-            )
-            yield key, kernel_source(key, signature, plan.computations)
+            found[key] = known[key]
+            continue
+        name = cpp_name(thunk.name, taken)
+        computation = plan.computations[thunk.computation]
+        signature = signature_of(
+            name, computation, device, key.misaligned, precise=precise, still=still[key]
+        )
+        found[key] = kernel_source(key, signature, plan.computations)
+    return found
 
 
 def _still(plan: Plan) -> dict[KernelKey, frozenset[str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hlo2graph.backends.cuda.bind import compile_kernels
 from hlo2graph.backends.cuda.compiler import Compiled, check_arch
+from hlo2graph.backends.cuda.functions import compile_kernels
 from hlo2graph.backends.cuda.kernels import KernelKey, kernels_of
 from hlo2graph.backends.cuda.pointers.table_kernels import table_sources
 from hlo2graph.backends.cuda.ports import ports_of
@@ -21,15 +21,15 @@ KERNELS_VERSION = 2
 Arguments are the addresses of reads and writes in order (for the table: cells and offsets), those
 of the kernels of builtin.py stand there.
 """
-LAUNCHABLE = (1, KERNELS_VERSION)  # the first had several kernels in a unit
+LAUNCHABLE = (1, KERNELS_VERSION)  # the first release took units to have three kernels each
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """Kernels of every thunk, those too that a library may run where it is there.
 
-    `units` are in the order of `sources`, the one that belongs to no HLO at the end; `table_units`
-    are those that read addresses from a table, where they were asked for.
+    `units` hold them all, and what belongs to no HLO last; `table_units` those that read addresses
+    from a table, where they were asked for.
     """
 
     arch: str

@@ -15,9 +15,10 @@ import numpy as np
 
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.addresses import Operand
-from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels, plain
+from hlo2graph.backends.cuda.bind import Binder, plain
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.executable import CudaExecutable
+from hlo2graph.backends.cuda.functions import Functions, compile_kernels
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec, GraphOwner
 from hlo2graph.backends.cuda.kept_graph import KeptGraph

@@ -14,10 +14,11 @@ from functools import cached_property
 from time import perf_counter
 
 from hlo2graph.backends.cuda.addresses import Operand
-from hlo2graph.backends.cuda.bind import Binder, Functions, compile_kernels, plain
+from hlo2graph.backends.cuda.bind import Binder, plain
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.built import GraphMaker
 from hlo2graph.backends.cuda.compiler import Compiled
+from hlo2graph.backends.cuda.functions import Functions, compile_kernels
 from hlo2graph.backends.cuda.kernels import KernelKey, key_of
 from hlo2graph.backends.cuda.ports import Port
 from hlo2graph.backends.cuda.source import KernelSource
