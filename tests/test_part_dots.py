@@ -84,11 +84,20 @@ GRU = module(f"""
     ROOT out = f32[24,32] add(new, kept)""")
 
 ROWS = module(f"""
-    a = f32[96,40] parameter(0) b = f32[40,24] parameter(1)
-    d = f32[96,24] dot(a, b), {PLAIN}
-    top = f32[48,24] slice(d), slice={{[0:48], [0:24]}}
-    low = f32[48,24] slice(d), slice={{[48:96], [0:24]}}
-    ROOT r = f32[48,24] multiply(top, low)""")
+    a = f32[96,64] parameter(0) b = f32[64,40] parameter(1)
+    d = f32[96,40] dot(a, b), {PLAIN}
+    top = f32[48,40] slice(d), slice={{[0:48], [0:40]}}
+    low = f32[48,40] slice(d), slice={{[48:96], [0:40]}}
+    ROOT r = f32[48,40] multiply(top, low)""")
+
+TURNED = module("""
+    x = bf16[3,6,72] parameter(0) w = bf16[3,80,72]{1,2,0} parameter(1)
+    d = bf16[3,6,80] dot(x, w), lhs_batch_dims={0}, rhs_batch_dims={0},
+      lhs_contracting_dims={2}, rhs_contracting_dims={2}
+    left = bf16[3,6,40] slice(d), slice={[0:3], [0:6], [0:40]}
+    right = bf16[3,6,40] slice(d), slice={[0:3], [0:6], [40:80]}
+    gate = bf16[3,6,40] logistic(left)
+    ROOT r = bf16[3,6,40] multiply(gate, right)""")
 
 
 EXACTLY = ("lstm-that-fills-no-tile", "gathered", "gathered-of-many", "gathered-of-many-in-place")
@@ -141,6 +150,7 @@ PROGRAMS = {
     "gated-of-few-rows": gated(2, 256, 64, "f32"),
     "gated": gated(24, 48, 300, "bf16"),
     "parts-of-rows": ROWS,
+    "turned": TURNED,
 }
 
 
@@ -179,11 +189,14 @@ def test_an_update_at_a_place_that_the_product_gives_is_another_kernels():
     assert not any(isinstance(found, Own) and found.updates for found in regions)
 
 
-@pytest.mark.parametrize("name", ["lstm", "lstm-bf16", "gru"])
-def test_gates_of_few_rows_share_tiles(name):
+@pytest.mark.parametrize(
+    ("name", "products"),
+    [("lstm", 2), ("lstm-bf16", 2), ("gru", 2), ("parts-of-rows", 1)],
+)
+def test_gates_of_few_rows_share_tiles(name, products):
     plan = h2g.plan(PROGRAMS[name], target="sm_90")
     [source] = kernels_of(plan).values()
-    assert source.text.count("hlo::mma") == 2  # one for each product, not for each gate
+    assert source.text.count("hlo::mma") == products  # not one for each gate
     assert source.grid[0] >= 20
 
 
