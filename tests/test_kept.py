@@ -170,8 +170,19 @@ def test_constants_keep_their_bits_and_large_ones_are_not_kept(folder, monkeypat
     place.write(plan, {})
     assert place.read().plan == plan
     place.path.unlink()
-    monkeypatch.setattr(kept, "LARGEST", 300)
-    place.write(plan, {})
+    for largest in (395, 999):  # less than the constant, and than all else
+        monkeypatch.setattr(kept, "LARGEST", largest)
+        place.write(plan, {})
+        assert place.read() is None
+
+
+def test_what_is_nested_too_deep_is_not_kept(folder, monkeypatch):
+    def deep(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(kept.Encoder, "__call__", deep)
+    place = place_of(TEXT, "m")
+    place.write(h2g.plan(TEXT, target="sm_90"), {})
     assert place.read() is None
 
 

@@ -61,15 +61,23 @@ class Place:
 
     def write(self, plan: Plan, kernels: Mapping[KernelKey, KernelSource]) -> None:
         """Keep a plan and its kernels, if they are not too large, and the folder small."""
+        if sum(a.size for a in plan.allocations if a.literal is not None) > LARGEST:
+            return
+        try:
+            whole = self._encoded(plan, kernels)
+        except RecursionError:  # loops in loops in loops: to plan it again is no harm
+            return
+        if len(whole) <= LARGEST:
+            store(self.path, whole)
+            trim(self.path.parent)
+
+    def _encoded(self, plan: Plan, kernels: Mapping[KernelKey, KernelSource]) -> bytes:
         encoder = Encoder(CLASSES, self.source.text)
         found = [encoder(plan), [[encoder(k), encoder(source)] for k, source in kernels.items()]]
         text = json.dumps([*found, encoder.fields, encoder.shared], separators=(",", ":"))
         packed = zlib.compress(text.encode(), 1)
         gap = bytes(-len(packed) % ALIGNED)
-        whole = b"".join((_SIZE.pack(len(packed)), packed, gap, *encoder.data))
-        if len(whole) <= LARGEST:
-            store(self.path, whole)
-            trim(self.path.parent)
+        return b"".join((_SIZE.pack(len(packed)), packed, gap, *encoder.data))
 
     def _decoded(self, held: bytes) -> Found:
         (size,) = _SIZE.unpack_from(held)
