@@ -66,15 +66,15 @@ class Lab:
     def within_noise(self, pattern: str) -> bool | None:
         """Tell whether `auto` is as fast as the best, as far as can be told; None: it is not here.
 
-        It is where the interval of its ratio begins no higher than two executables of `auto`
-        differ, or two of the best.
+        It is where the interval of its ratio begins no higher than two executables of the best
+        strategy differ.
         """
         rows = {row.strategy: row for row in self.rows if row.pattern == pattern}
         found = rows.pop(AUTO, None)
         if found is None:
             return None
         best = min(rows.values(), key=lambda row: row.latency, default=found)
-        return found.interval[0] <= max(found.noise, best.noise)
+        return found.interval[0] <= best.noise
 
 
 def run_lab(

@@ -36,13 +36,14 @@ class Auto:
         self._home_key = self._key(site.home)
         self._settled: dict[Placement, tuple[Launchable, int]] = {}  # and their last launches
         self._movers: dict[Way, _Mover] = {}
+        self._tabled: Tabled | None = None
         self._kept = KEPT - 1 - len(BUILDING)  # besides home's and the movers
         self._last_graph: Movable = site.graph
         self._last_placement: Placement | None = site.home
         self._last_key = self._home_key
         self._costs: Costs | None = None
         self._reckoning = Reckoning()
-        self._chosen = dict.fromkeys((AS_IT_WAS, READY, *(way.value for way in Way)), 0)
+        self._chosen = dict.fromkeys((AS_IT_WAS, READY, *Way), 0)
         self.tally = Tally(notes=site.graph.refusals)
         self._home = Home(site, self.tally)
 
@@ -97,7 +98,7 @@ class Auto:
         way = self._reckoning.by_habit()
         if way is not None and (mover := self._movers.get(way)) is not None:
             self.tally.updates += mover.move(key, placement)
-            self._chosen[way.value] += 1
+            self._chosen[way] += 1
             self._run(mover.graph, key, placement, stream)
             return
         costs = self._costs
@@ -110,11 +111,12 @@ class Auto:
     def _go(
         self, way: Way, key: Placement, placement: Placement, stream: Stream, costs: Costs
     ) -> None:
-        start = perf_counter()
-        nodes = 0
         graph: Movable | None = None
         if (mover := self._movers.get(way)) is not None:
-            graph, nodes = mover.graph, mover.move(key, placement)
+            graph = mover.graph
+            start = perf_counter()
+            nodes = mover.move(key, placement)
+            costs.learn_update(perf_counter() - start, nodes)
             self.tally.updates += nodes
         elif way is Way.BUILD:
             graph = self._settle(key, placement, costs)
@@ -123,12 +125,10 @@ class Auto:
         if graph is None:
             self._copy(placement, stream, costs)
             return
-        self._chosen[way.value] += 1
+        self._chosen[way] += 1
         self._run(graph, key, placement, stream)
-        if way is Way.UPDATE:
-            costs.learn_update(perf_counter() - start, nodes)
-        elif way is Way.TABLE:
-            costs.learn_table(perf_counter() - start, nodes)
+        if graph is self._tabled:
+            costs.learn_table(self._tabled.write_seconds)
 
     def _prices(self, placement: Placement, costs: Costs) -> Prices:
         kernels, site, movers = self._site.table_kernels, self._site, self._movers
@@ -140,7 +140,8 @@ class Auto:
         moving = {Way.UPDATE: costs.update * updated.nodes_to_move(placement)}
         if not kernels.failed:
             nodes = 0 if table is None else table.graph.nodes_to_move(placement)
-            moving[Way.TABLE] = costs.table + READ * site.graph.nodes + costs.update * nodes
+            reading = READ * site.graph.nodes_to_move(placement)
+            moving[Way.TABLE] = costs.table + reading + costs.update * nodes
         return Prices(copying, moving, costs.build, frozenset(movers))
 
     def _settle(self, key: Placement, placement: Placement, costs: Costs) -> Launchable | None:
@@ -176,7 +177,7 @@ class Auto:
         if way is Way.UPDATE:
             graph = self._build(placement, costs)
         elif self._site.table_kernels.are_ready:
-            graph = if_room(self._site, lambda: Tabled(self._site))
+            graph = self._tabled = if_room(self._site, lambda: Tabled(self._site))
             if graph is not None:
                 self._learn_build(graph, costs)
         if graph is not None:
@@ -189,9 +190,9 @@ class Auto:
         self.tally.builds += 1
 
     def _copy(self, placement: Placement, stream: Stream, costs: Costs) -> None:
-        self._chosen[Way.COPY.value] += 1
+        self._chosen[Way.COPY] += 1
         self._last_key = self._home_key
-        costs.learn_copy(self._home.run(self._site.graph, placement, stream))
+        costs.learn_copy(*self._home.run(self._site.graph, placement, stream))
 
 
 class _Mover:

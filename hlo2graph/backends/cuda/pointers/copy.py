@@ -41,14 +41,6 @@ class Copy:
             self._home.run(graph, placement, stream)
 
 
-class Seconds(NamedTuple):
-    """What one run took the host: `copies` are those in and out, of which there are `sets`."""
-
-    copies: float
-    launch: float
-    sets: int
-
-
 class Home:
     """Runs at home for ports elsewhere; the copies of ports that moved together are kept ready.
 
@@ -62,8 +54,11 @@ class Home:
         self._between: tuple[Crossing, Crossing] | None = None  # home and that one
         self.tally = tally or Tally()
 
-    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> Seconds:
-        """Enqueue the copies in, a run of `graph` at home and the copies out."""
+    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> tuple[float, int]:
+        """Enqueue the copies in, a run of `graph` at home and the copies out.
+
+        Return the host's seconds for the copies, and how many sets of them there were.
+        """
         start = perf_counter()
         graph.move(self._site.home)
         into, from_ = self._aimed(placement)
@@ -75,7 +70,7 @@ class Home:
         self.tally.copies += into.count + from_.count
         self.tally.copied += into.size + from_.size
         sets = bool(into.count) + bool(from_.count)
-        return Seconds(perf_counter() - launched + copied - start, launched - copied, sets)
+        return perf_counter() - launched + copied - start, sets
 
     def sizes(self, placement: Placement) -> tuple[int, int]:
         """Return the bytes that a run copies in and out."""

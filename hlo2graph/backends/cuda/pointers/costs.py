@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
-from hlo2graph.backends.cuda.pointers.copy import Seconds
 from hlo2graph.backends.cuda.pointers.strategy import Site
 from hlo2graph.backends.cuda.pointers.table import Cells
 
@@ -20,7 +19,7 @@ AT_ONCE = 16  # such copies in one launch: the device takes longer than the host
 SMALL, ROUNDS = 256, 8
 FIRST_UPDATE = 2e-6  # seconds a node, until some were updated
 WEIGHT = 0.2  # of a new measurement against those before
-READ = 5e-8  # seconds that a node takes longer where it reads addresses from a table
+READ = 3e-7  # seconds of the device that a node loses where it reads addresses from a table
 
 
 @dataclass(slots=True)
@@ -32,7 +31,6 @@ class Costs:
     table: float
     build: float
     update: float = FIRST_UPDATE
-    launch: float = 0.0  # of a graph, moved or not
 
     def copying(self, size: int) -> float:
         """Return what a launch costs that copies so many bytes."""
@@ -46,26 +44,22 @@ class Costs:
         )
 
     def learn_update(self, seconds: float, nodes: int) -> None:
-        """Take into account what a launch took, so many nodes of which had to be moved."""
+        """Take a measured move of so many nodes into account."""
         if nodes:
-            self.update += WEIGHT * (self._beyond_launch(seconds) / nodes - self.update)
+            self.update += WEIGHT * (seconds / nodes - self.update)
 
-    def learn_table(self, seconds: float, nodes: int) -> None:
-        """Take into account what a launch took that wrote a table, and had to move nodes too."""
-        self.table += WEIGHT * (self._beyond_launch(seconds) - self.update * nodes - self.table)
+    def learn_table(self, seconds: float) -> None:
+        """Take into account what writing a table took."""
+        self.table += WEIGHT * (seconds - self.table)
 
-    def learn_copy(self, found: Seconds) -> None:
-        """Take into account what a run with copies took."""
-        self.launch += (WEIGHT if self.launch else 1.0) * (found.launch - self.launch)
-        if found.sets:
-            self.copy += WEIGHT * (found.copies / found.sets - self.copy)
+    def learn_copy(self, seconds: float, sets: int) -> None:
+        """Take into account what so many sets of copies took."""
+        if sets:
+            self.copy += WEIGHT * (seconds / sets - self.copy)
 
     def learn_build(self, seconds: float) -> None:
         """Take a measured instantiation into account."""
         self.build += WEIGHT * (seconds - self.build)
-
-    def _beyond_launch(self, seconds: float) -> float:
-        return max(0.0, seconds - self.launch)
 
 
 def measured(site: Site, stream: Stream, build: float) -> Costs:

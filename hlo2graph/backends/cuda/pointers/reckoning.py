@@ -3,7 +3,8 @@
 What costs more once and less later is done when going without has cost as much, so that what is
 chosen costs at most twice what knowing the future would have cost:
 
-- a graph of their own is built for addresses that have cost that much in copies and updates;
+- a graph of their own is built for addresses that have cost that much in copies and moves, or a
+  part of that where nearly all addresses of late had come before;
 - the mover, a graph that is updated to whatever comes, is built when going without has cost that
   much more than updates would have; so is the one whose kernels read addresses from a table;
 - addresses that come call after call get one of these when their copies have cost a move of it.
@@ -17,15 +18,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from hlo2graph.backends.cuda.ports import Placement
 
 REMEMBERED = 256  # placements whose costs are added up
+FORGOTTEN = 0.9  # what a call leaves of those before it in what is known of late
+FAMILIAR, TRUSTED = 0.8, 0.25  # how many have come before, and the part of a cost that is enough
 LONGEST_HABIT = 15  # calls without reckoning
 
 
-class Way(Enum):
+class Way(StrEnum):
     """How to meet addresses for which no graph is ready."""
 
     COPY = "copied"
@@ -59,6 +62,7 @@ class Reckoning:
 
     paid: OrderedDict[Placement, float] = field(default_factory=OrderedDict)
     lost: dict[Way, float] = field(default_factory=dict)  # for want of a graph that moves so
+    familiar: float = 0.0  # which part of the placements of late had come before
     streak: float = 0.0  # what copies have cost for the same addresses, call after call
     streak_of: Placement | None = None
     habit: Way = Way.COPY
@@ -87,8 +91,11 @@ class Reckoning:
         copying, there = prices.copying, [way for way in BUILDING if way in prices.there]
         moving = min(there, key=lambda way: prices.moving[way], default=None)
         best = copying if moving is None else min(copying, prices.moving[moving])
-        paid = best + (self.paid.pop(key) + best * (calls - 1) if key in self.paid else 0.0)
-        if paid > prices.building:
+        has_come = key in self.paid
+        self.familiar += (1 - FORGOTTEN**calls) * (has_come - self.familiar)
+        paid = best + (self.paid.pop(key) + best * (calls - 1) if has_come else 0.0)
+        trusted = has_come and self.familiar > FAMILIAR
+        if paid > prices.building * (TRUSTED if trusted else 1.0):
             return Way.BUILD
         self.paid[key] = paid
         if len(self.paid) > REMEMBERED:

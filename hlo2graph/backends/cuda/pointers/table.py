@@ -7,6 +7,8 @@ belong to no HLO, is updated as by `update`.
 from __future__ import annotations
 
 from ctypes import addressof, c_size_t, c_uint64, c_void_p, sizeof
+from struct import Struct
+from time import perf_counter
 
 from hlo2graph.backends.cuda.driver import bound
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
@@ -32,6 +34,7 @@ class Cells:
         self._memory = DeviceMemory(count * CELL, "allocating the table of addresses")
         self.address = self._memory.address
         self._host = (c_uint64 * count)()
+        self._pack = Struct(f"={count}Q").pack_into
         self._stream = c_void_p()
         self._write = bound(
             "cuMemcpyHtoDAsync_v2",
@@ -42,7 +45,7 @@ class Cells:
 
     def write(self, placement: Placement, stream: Stream) -> None:
         """Enqueue the copy of the table; the driver has read ours when this returns."""
-        self._host[:] = list(placement)
+        self._pack(self._host, 0, *placement)
         self._stream.value = int(stream)
         self._write()
 
@@ -56,6 +59,7 @@ class Tabled:
         self.refusals = self._graph.refusals
         self.placement: Placement | None = site.home
         self._written: Placement | None = None if site.ports else site.home
+        self.write_seconds = 0.0  # of the host, for the table that was written last
 
     @property
     def build_seconds(self) -> float:
@@ -68,7 +72,9 @@ class Tabled:
         if placement is not self._written:
             assert placement is not None
             self._written = None
+            start = perf_counter()
             self._cells.write(placement, stream)
+            self.write_seconds = perf_counter() - start
             self._written = placement
         self._graph.launch_on(stream)
 
