@@ -334,7 +334,7 @@ def test_graphs_that_open_an_arena_count(fake, budget):
     _, exe = fake(SEVERAL, temporaries="graph", capture="temps,min:1")
     want = exe(X)
     within = sum(graph.size for graph in exe.graph.graphs.values())
-    around = 2 * estimated_bytes(1, 1)
+    around = 2 * estimated_bytes(0, 1)
     assert budget.size == exe.graph.size == within + around
     (owner,) = h2g.graph_memory().owners
     assert (owner.name, owner.graphs) == (exe.plan.name, len(exe.graph.graphs) + 2)
