@@ -12,7 +12,6 @@ from hlo2graph.backends.cuda.kept_graph import KeptGraph
 from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.temporaries.inside import Inside
 
-
 NO_LANES = 0  # of what runs nothing: free memory fell by nothing for 800 of them on an H200
 
 
