@@ -179,22 +179,27 @@ def _small_potrf(w: _Writer) -> None:
     head = f"for (int at = threadIdx.x; at < {size * size}; at += {w.threads})"
     by_rows = w.shape.minor_to_major[0] == w.shape.rank - 1
 
-    def place() -> tuple[Expr, Expr, str]:
-        major, minor = emit.split("at", (size, size))
+    def place(at: Expr) -> tuple[Expr, Expr, str]:
+        major, minor = emit.split(at, (size, size))
         row, column = (major, minor) if by_rows else (minor, major)
         return row, column, f"a.at[{row}][{column}]" if lower else f"a.at[{column}][{row}]"
 
     square.declare(emit)
-    emit.line("#pragma unroll 16")
-    with emit.block(head):
-        row, column, held = place()
+
+    def load(at: Expr) -> Expr:
+        row, column, _ = place(at)
         value = w.element(0, (row, column))
-        emit.line(f"{held} = {value if lower else f'hlo::conj({value})'};")
+        return value if lower else f"hlo::conj({value})"
+
+    def put(at: Expr, value: Expr) -> None:
+        emit.line(f"{place(at)[2]} = {value};")
+
+    square.fill(emit, load, put)
     emit.line(f"const int bad = {square.factor};")
     with emit.block("if (bad)"):
         w.fill(0, 0)
     with emit.block("else"), emit.block(head):
-        row, column, held = place()
+        row, column, held = place("at")
         at = emit.offset(w.form.results[0], (*w.batch, row, column))
         emit.line(f"r0[{at}] = {held if lower else f'hlo::conj({held})'};")
     w.inform(1, "bad")

@@ -12,7 +12,7 @@ from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.square import Square
+from hlo2graph.backends.cuda.forms.square import Square, fill_square
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.linalg import largest_block
@@ -51,13 +51,17 @@ def _small_cholesky(form: Form) -> KernelSource:
         return value if lower else f"hlo::conj({value})"
 
     square.declare(emit)
-    emit.line("#pragma unroll 16")
-    with emit.block(every):
-        one, other = emit.split("at", (size, size))
+
+    def load(at: Expr) -> Expr:
+        place = emit.split(at, (size, size))
+        return turned(emit.leaf(form.instr.operands[0], 0, (*batch, *place)))
+
+    def put(at: Expr, value: Expr) -> None:
+        one, other = emit.split(at, (size, size))
         row, column = (one, other) if lower else (other, one)
-        with emit.block(f"if ({column} <= {row})"):
-            given = emit.leaf(form.instr.operands[0], 0, (*batch, one, other))
-            emit.line(f"a.at[{row}][{column}] = {turned(given)};")
+        emit.line(f"if ({column} <= {row}) a.at[{row}][{column}] = {value};")
+
+    square.fill(emit, load, put)
     emit.line(f"const int bad = {square.factor};")
     emit.line(f"const {kind} none = hlo::convert<hlo::{shape.dtype}>(hlo::nan_like(0.0f));")
     with emit.block(every):
@@ -183,7 +187,6 @@ def _small_solve(system: _System) -> KernelSource:
 
     every(load, guarded=False)
     _put_triangle(system, batch, threads)
-    emit.line("__syncthreads();")
     unit = "true" if system.unit else "false"
     emit.line(f"hlo::substitute<{size}, {each}, {unit}>(a, x);")
     every(store, guarded=True)
@@ -194,16 +197,26 @@ def _small_solve(system: _System) -> KernelSource:
 def _put_triangle(system: _System, batch: Sequence[Expr], threads: int) -> None:
     """Declare `a`, the triangle in shared memory, and fill it."""
     emit, size, row_of = system.emit, system.size, system.row_of
-    kind, unit = compute_type(system.result.dtype), "true" if system.unit else "false"
+    kind = compute_type(system.result.dtype)
     emit.line(f"typedef hlo::Columns<{kind}, {size}> Triangle;")
     emit.line("Triangle& a = *(Triangle*)hlo::dynamic_shared();")
-    emit.line("#pragma unroll 16")
-    with emit.block(f"for (int at = threadIdx.x; at < {size * size}; at += {threads})"):
-        major, minor = emit.split("at", (size, size))
-        row, step = (minor, major) if system.swapped else (major, minor)  # neighbours in memory
-        with emit.block(f"if ({step} <= {row})"):
-            value = system.matrix(batch, row_of(row), row_of(step))
-            emit.line(f"a.put({row}, {step}, {value}, {unit});")
+
+    def place(at: Expr) -> tuple[Expr, Expr]:
+        major, minor = emit.split(at, (size, size))
+        return (minor, major) if system.swapped else (major, minor)  # neighbours in memory
+
+    def load(at: Expr) -> Expr:
+        row, step = place(at)
+        return system.matrix(batch, row_of(row), row_of(step))
+
+    def put(at: Expr, value: Expr) -> None:
+        row, step = place(at)
+        emit.line(f"a.at[{step}][{row}] = {value};")
+
+    fill_square(emit, kind, size, threads, load, put)
+    emit.line("__syncthreads();")
+    if not system.unit:
+        emit.line(f"a.invert_diagonal<{threads}>();")
 
 
 def _large_solve(system: _System) -> KernelSource:

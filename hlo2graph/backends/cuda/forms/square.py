@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.ops.device import Expr
 
+AT_ONCE = 16  # elements that a thread loads before it stores one
 _PANEL = 16  # what the rows are padded to
 _GAP_BYTES = 16  # at the end of a row
 _SMALL = 64  # rows, up to which fewer threads do
+
+
+def fill_square(
+    emit: ElementEmitter,
+    kind: str,
+    size: int,
+    threads: int,
+    load: Callable[[Expr], Expr],
+    put: Callable[[Expr, Expr], None],
+) -> None:
+    """Write how a block moves `size` by `size` elements: many loads are under way at once.
+
+    load: returns element number `at`, put: writes what takes it.
+    """
+    count = size * size
+    emit.line(f"for (int from = threadIdx.x; from < {count}; from += {AT_ONCE * threads}) {{")
+    emit.line(f"{kind} some[{AT_ONCE}];")
+    every = f"for (int k = 0; k < {AT_ONCE}; ++k)"
+    emit.line("#pragma unroll")
+    with emit.block(every):
+        number = emit.integer(f"from + k * {threads}")
+        at = emit.integer(f"{number} < {count} ? {number} : {count - 1}")
+        emit.line(f"some[k] = {load(at)};")
+    emit.line("#pragma unroll")
+    with emit.block(every):
+        at = emit.integer(f"from + k * {threads}")
+        with emit.block(f"if ({at} < {count})"):
+            put(at, "some[k]")
+    emit.line("}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +66,12 @@ class Square:
         """Declare it as `a`, whose elements are `a.at[row][column]`."""
         emit.line(f"typedef hlo::Square<{self.kind}, {self.size}> Square;")
         emit.line("Square& a = *(Square*)hlo::dynamic_shared();")
+
+    def fill(
+        self, emit: ElementEmitter, load: Callable[[Expr], Expr], put: Callable[[Expr, Expr], None]
+    ) -> None:
+        """Fill it as fill_square does, by threads of this many."""
+        fill_square(emit, self.kind, self.size, self.threads, load, put)
 
     @property
     def factor(self) -> str:

@@ -36,6 +36,19 @@ template <class T, int Size> struct Square {
   }
 };
 
+// One over a pivot, with no branch where there is an instruction for it: its last bit is lost in what
+// it multiplies.
+__device__ inline f32 share_of(f32 pivot) {
+#ifdef __CUDA_ARCH__
+  f32 found;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(found) : "f"(pivot));
+  return found;
+#else
+  return 1 / pivot;
+#endif
+}
+__device__ inline f64 share_of(f64 pivot) { return 1 / pivot; }
+
 // Factor the corner of a panel, a row a lane, and with it a row below for each lane: as they come, but
 // for what each column is to be scaled by. Returns that of the lane's column; `bad` becomes the number
 // of the first column without a factor, or 0.
@@ -45,9 +58,10 @@ __device__ inline auto factor_rows(T (&corner)[Width], T (&mine)[Width], int fir
   decltype(real(T{})) own = 1, pivot = shuffle_from(real(corner[0]), 0);
 #pragma unroll
   for (int k = 0; k < Width; ++k) {
-    if (!bad && (!(pivot > 0) || !is_finite(pivot))) bad = first + k + 1;
-    if (lane == k) own = pivot;
-    const auto share = 1 / pivot;
+    const bool fails = !(pivot > 0) | !is_finite(pivot);
+    bad = fails & (bad == 0) ? first + k + 1 : bad;
+    own = lane == k ? pivot : own;
+    const auto share = share_of(pivot);
     const T here = scaled(corner[k], share), there = scaled(mine[k], share);
     if (k + 1 < Width) pivot = shuffle_from(real(corner[k + 1]), k + 1);
 #pragma unroll
@@ -69,9 +83,10 @@ template <int Size, class T>
 __device__ inline int factor_panel(Square<T, Size>& a, int first, int& wrong) {
   constexpr int width = Square<T, Size>::Width;
   const int lane = threadIdx.x % 32, row = first + width + threadIdx.x;
+  const int warp = shuffle_from((int)threadIdx.x / 32, 0);  // the same for all, as the compiler sees
   T corner[width], mine[width] = {};
   decltype(real(T{})) root = 1;
-  if (threadIdx.x < 32 || row - lane < a.Whole) {
+  if (warp == 0 || first + width + 32 * warp < a.Whole) {
     const bool has_row = row < a.Whole;
     int bad = 0;
     a.read(first + lane % width, first, corner);
@@ -143,12 +158,14 @@ __device__ inline int factor_block(Square<T, Size>& a) {
 
 // ---- substitution -------------------------------------------------------------------------------
 
-// A lower triangle by columns, its diagonal as what to multiply with.
+// A lower triangle by columns.
 template <class T, int Size> struct Columns {
   T at[Size][Size + 1];
 
-  __device__ void put(int row, int column, T x, bool is_unit) {
-    at[column][row] = row == column && !is_unit ? divide(convert<T>(1.0f), x) : x;
+  // Make the diagonal what to multiply with.
+  template <int Threads> __device__ void invert_diagonal() {
+    for (int k = threadIdx.x; k < Size; k += Threads) at[k][k] = divide(convert<T>(1.0f), at[k][k]);
+    __syncthreads();
   }
 };
 
