@@ -231,3 +231,10 @@ def test_columns_of_a_cached_array_spread_over_more_blocks(steps, blocks):
     text = fold_program("sum", "f32", (steps, 128), (0,))
     (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
     assert source.grid == (blocks, 1, 1)
+
+
+@pytest.mark.parametrize(("rows", "blocks", "threads"), [(1, 1, 32), (1024, 128, 256)])
+def test_few_rows_take_a_block_a_multiprocessor_at_most(rows, blocks, threads):
+    text = fold_program("softmax", "f32", (rows, 128), (1,))
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
+    assert (source.grid, source.threads) == ((blocks, 1, 1), threads)

@@ -26,7 +26,7 @@ from hlo2graph.hlo import Computation
 from hlo2graph.ops.region import Rows
 
 BLOCK = 128  # threads of a block of rows that need fewer: few wait for each other
-SHORT = 256  # the same where rows need less than a warp: of such small work, fewer blocks
+SHORT = 256  # the same where rows need less than a warp, or are few: fewer blocks for little work
 LONG = 256  # threads of a row that is read in rounds, at least
 WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
@@ -139,9 +139,15 @@ def _most_held(slices: int) -> int:
 
 
 def _lanes(region: Rows, signature: Signature, slices: int) -> int:
-    """Return the rows a block: fewer where each multiprocessor would not get two blocks."""
+    """Return the rows a block: fewer where each multiprocessor would not get two blocks.
+
+    Where one block each is enough for all rows, blocks are large: a graph brings kernels of so few
+    blocks to the device before the one in front of them has ended.
+    """
+    least, device = max(1, WARP // slices), signature.device
+    if region.results * slices <= device.multiprocessors * SHORT:
+        return max(least, min(SHORT // slices, 1 << (region.results - 1).bit_length()))
     lanes = max(1, (BLOCK if slices >= WARP else SHORT) // slices)
-    least = max(1, WARP // slices)
-    while lanes > least and region.results < 2 * signature.device.multiprocessors * lanes:
+    while lanes > least and region.results < 2 * device.multiprocessors * lanes:
         lanes //= 2
     return lanes
