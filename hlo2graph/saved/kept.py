@@ -16,6 +16,7 @@ from functools import cache, partial
 from importlib.resources import files
 from os import scandir
 from pathlib import Path
+from typing import Any
 
 from hlo2graph import BEGUN, __version__
 from hlo2graph.backends.cuda.cache import MOST_BYTES, entry, load, store, trim
@@ -84,8 +85,16 @@ class Place:
         end = _SIZE.size + size
         plan, kernels, fields, shared = json.loads(zlib.decompress(held[_SIZE.size : end]))
         data = memoryview(held)[end + -end % ALIGNED :]
-        decode = Decoder(fields, data, shared, CLASSES, self.source)
+        decode = _Decoder(fields, data, shared, CLASSES, self.source)
         return Found(decode(plan), {decode(key): decode(source) for key, source in kernels})
+
+
+class _Decoder(Decoder):
+    """Takes what this very code has written: all fields are there, in order and of their types."""
+
+    def _maker(self, of: type, written: list[str]) -> Callable[[Any], object]:
+        del written
+        return lambda values: of(*[self(value) for value in values])
 
 
 def place_of(text: str, filename: str, *chosen: str) -> Place | None:

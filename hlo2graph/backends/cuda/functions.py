@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isqrt
 from typing import Any
 
@@ -72,9 +73,10 @@ def compile_kernels(
             meanwhile()
 
     found = compile_units(units(), arch)
-    if arch not in OWN:
-        OWN[arch] = found.pop()
-    return [*found, OWN[arch]]
+    if arch in OWN:
+        return [*found, OWN[arch]]
+    OWN[arch] = replace(found[-1], cached=True)
+    return found
 
 
 def parted(texts: Sequence[str]) -> list[str]:
