@@ -60,6 +60,10 @@ class Part:
         """The form of its first instruction."""
         return self.dots[0]
 
+    def sharing(self, warps: int) -> int:
+        """Return how many of a block's warps have chunks of it."""
+        return min(self.chunks, warps)
+
     @property
     def steps(self) -> int:
         """Products to be summed for one result."""

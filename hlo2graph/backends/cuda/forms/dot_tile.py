@@ -29,20 +29,17 @@ from hlo2graph.backends.cuda.forms.dot_parts import (
     Held,
     Part,
 )
-from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.dot_store import TileStore
 from hlo2graph.backends.cuda.forms.product import Side
-from hlo2graph.backends.cuda.forms.read_ahead import read_ahead
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.source import FOLLOW, KernelSource
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 
 MOST_SHARED = 40 * 1024
 REGISTERS = 1 << 16  # of a multiprocessor
 MOST_RESIDENT = 512  # threads of a multiprocessor, each with 128 registers for loads under way
-WIDTH = 4  # results side by side that a thread stores
 EARLY = 2  # chunks of a warp that are read before the kernels in front are done
 MOST_EARLY = 0.5  # of the registers for that
 
@@ -69,9 +66,9 @@ class TileWriter:
         self.wide = self.product.wide
         self.type = compute_type(self.wide)
         self.blocks = prod(self.product.batches) * rows.tiles * columns.tiles
-        held = rows.tile * self.width * self.wide.size
+        most = MOST_SHARED // (rows.tile * self.width * self.wide.size)  # warps' sums
         self.warps = 1 << (max(1, min(MOST_WARPS, chunks)).bit_length() - 1)
-        while self.warps > 1 and held * sum(map(self._sharing, self.parts)) > MOST_SHARED:
+        while self.warps > 1 and sum(p.sharing(self.warps) for p in self.parts) > most:
             self.warps //= 2
         # A thread stores along the side that has the results' most minor dimension.
         result = written(self.form.instr)
@@ -141,11 +138,10 @@ class TileWriter:
         emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
         emit.line("const int group = lane / 4, member = lane % 4;")
         self.place_thread()
-        across, along = (rows, columns) if self.along_columns else (columns, rows)
         kept = (rows.tile, self.width) if self.along_columns else (self.width, rows.tile)
         for part in self.parts:
             # One more than a row has, so that a warp's accesses fall into different banks.
-            sizes = f"[{self._sharing(part)}][{kept[0]}][{kept[1] + 1}]"
+            sizes = f"[{part.sharing(self.warps)}][{kept[0]}][{kept[1] + 1}]"
             emit.line(f"__shared__ {self.type} {part.sums}{sizes};")
         turns = [self._turn(part) for part in self.parts]
         early = self._early(turns)
@@ -155,12 +151,11 @@ class TileWriter:
         for part, turn, held in zip(self.parts, turns, early, strict=True):
             self._sum(part, turn, held)
         emit.line("__syncthreads();")
-        self._store(across, along, mark)
+        where = self.batch, self.top, self.left
+        sides = self.rows, self.columns, self.along_columns
+        store = TileStore(emit, self.results, self.product, self.parts, *sides, self.warps, *where)
+        store.write(mark)
         self.results.beside(self.blocks, self.warps * WARP)
-
-    def _sharing(self, part: Part) -> int:
-        """Return how many warps have chunks of a product."""
-        return min(part.chunks, self.warps)
 
     def _turn(self, part: Part) -> Expr:
         """Return a warp's first chunk of a product, so that chunks of all go to warps in turn."""
@@ -239,7 +234,7 @@ class TileWriter:
             across, along = (row, column) if self.along_columns else (column, row)
             return f"{part.sums}[{turn}][{across}][{along}]"
 
-        sharing = self._sharing(part)
+        sharing = part.sharing(self.warps)
         scope = (
             self.emit.block(f"if ({turn} < {sharing})") if sharing < self.warps else nullcontext()
         )
@@ -309,76 +304,3 @@ class TileWriter:
                 value = f"hlo::convert<hlo::{self.wide}>({value})"
             values[at] = f"({' && '.join(tests)} ? {value} : {zero})" if tests else value
         return Elements(values, dtype if narrow else self.wide)
-
-    def _store(self, across: Side, along: Side, mark: int) -> None:
-        """Write the results; where each has a thread, what they read is read at line `mark`."""
-        emit, threads = self.emit, self.warps * WARP
-        count = across.tile * along.tile
-        if count <= threads and self.results.read_more():
-            self._store_at_once(across, along, mark)
-            return
-        width = WIDTH if along.extent % WIDTH == along.tile % WIDTH == 0 else 1
-        if count <= threads:
-            width = 1
-        slots = count // width
-        with emit.block(f"for (int slot = threadIdx.x; slot < {slots}; slot += {threads})"):
-            at, tests = self._slot(across, along, width)
-            with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                self._results(across, along, at, width)
-
-    def _store_at_once(self, across: Side, along: Side, mark: int) -> None:
-        emit, count = self.emit, across.tile * along.tile
-        begin = len(emit.lines)
-        emit.line("const int slot = threadIdx.x;")
-        at, tests = self._slot(across, along, 1)
-        tests = [*([f"slot < {count}"] if count < self.warps * WARP else []), *tests]
-        emit.line(f"const bool stores = {' && '.join(tests) or 'true'};")
-        body = len(emit.lines)
-        with emit.block("if (stores)"):
-            self._results(across, along, at, 1)
-        ahead, left = read_ahead(emit.lines[body + 1 : -1], "stores")
-        left = [emit.lines[body], *left, emit.lines[-1]]
-        emit.lines[mark:] = emit.lines[begin:body] + ahead + emit.lines[mark:begin] + left
-
-    def _slot(self, across: Side, along: Side, width: int) -> tuple[list[Expr], list[Expr]]:
-        """Write where a slot of so many results is; return its place, and what holds inside."""
-        emit = self.emit
-        starts = (self.top, self.left) if self.along_columns else (self.left, self.top)
-        emit.line(f"const int across = slot / {along.tile // width};")
-        emit.line(f"const int along = slot % {along.tile // width} * {width};")
-        at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
-        tests = [
-            f"{place} < {side.extent}"
-            for place, side in zip(at, (across, along), strict=True)
-            if side.extent % side.tile
-        ]
-        return at, tests
-
-    def _results(self, across: Side, along: Side, at: Sequence[Expr], width: int) -> None:
-        """Write the results at so many places side by side, all stores behind all else."""
-        emit = self.emit
-        stores: list[tuple[int, str]] = []
-        for k in range(width):
-            split = {
-                across.number: emit.split(at[0], across.sizes),
-                along.number: emit.split(emit.integer(f"{at[1]} + {k}"), along.sizes),
-            }
-            index = self.product.result(self.batch, split[0], split[1])
-            for part in self.parts:
-                for number, form in enumerate(part.dots):
-                    beside = [f"{number * self.columns.tile} + ", ""] if number else ["", ""]
-                    first, second = beside[:: -1 if self.along_columns else 1]
-                    self._whole(part, form, f"[{first}across][{second}along + {k}]", index)
-            stores += self.results.at(index)
-        for _, store in sorted(stores, key=lambda held: held[0]):
-            emit.line(store)
-
-    def _whole(self, part: Part, form: Form, place: Expr, index: Index) -> None:
-        """Write how a result of a product is added up of what the warps have of it."""
-        emit, instr = self.emit, form.instr
-        total = emit.variable(self.wide, "{}")
-        emit.line("#pragma unroll")
-        head = f"for (int w = 0; w < {self._sharing(part)}; ++w)"
-        emit.line(f"{head} {total} = hlo::add({total}, {part.sums}[w]{place});")
-        value = narrowed(emit.operands_of(instr), total, self.wide, written(instr).dtype)
-        emit.assume(instr.name, index, (value,))
