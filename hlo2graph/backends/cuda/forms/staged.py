@@ -202,30 +202,27 @@ class _Writer:
             reader.fetch(self.batch, chunk)
 
     def _multiply(self) -> None:
-        """Write the products of a chunk: four words of four rows and columns at a time."""
-        emit, words = self.emit, self.sides[0].words
-        with self._unrolled("h", words // 4 // FOUR):
-            for operand in self.sides:
-                self._load(operand, f"member * {words // 4} + {FOUR} * h")
-            with self._unrolled("s", 2), self._unrolled("i", 2), self._unrolled("j", FOUR):
-                a, b = self.sides
-                registers = [a.word(f"2 * i + {n % 2}", f"2 * s + {n // 2}") for n in range(4)]
-                registers += [b.word("j", f"2 * s + {n}") for n in range(2)]
+        """Write the products of a chunk, eight words of every row and column at a time."""
+        emit, (a, b) = self.emit, self.sides
+        with self._unrolled("s", a.words // 8):
+            emit.line("hlo::u32 rows[2][4], columns[4][2];")
+            with self._unrolled("i", 2), self._unrolled("n", 4):
+                row = "span_a + 16 * i + group + n % 2 * 8"
+                self._load(a, "rows[i][n]", row, "8 * s + member + n / 2 * 4")
+            with self._unrolled("j", 4), self._unrolled("n", 2):
+                column = "span_b + 8 * j + group"
+                self._load(b, "columns[j][n]", column, "8 * s + member + n * 4")
+            with self._unrolled("i", 2), self._unrolled("j", 4):
+                registers = [f"rows[i][{n}]" for n in range(4)]
+                registers += [f"columns[j][{n}]" for n in range(2)]
                 emit.line(f"hlo::mma<hlo::{self.dtype}>(total[i][j], {', '.join(registers)});")
 
-    def _load(self, operand: Operand, word: Expr) -> None:
-        """Write four words of four rows into registers, as tensor cores take them."""
-        emit, name = self.emit, operand.name
-        emit.line(f"hlo::Four four_{name}[{FOUR}];")
-        row = f"span_{name} + " + operand.row_of("group", "k" if operand.side.is_deep else "0")
-        word += "" if operand.side.is_deep else " + k"
-        with self._unrolled("k", FOUR):
-            place = operand.place_of(row, word)
-            emit.line(f"four_{name}[k] = *(const hlo::Four*)&{name}[{place}];")
-            if self.stages > 1 and operand.per == 1:
-                with self._unrolled("w", FOUR):
-                    each = f"four_{name}[k].x[w]"
-                    emit.line(f"{each} = hlo::tf32_bits(hlo::bits_as<hlo::f32>({each}));")
+    def _load(self, operand: Operand, register: str, row: Expr, word: Expr) -> None:
+        """Write a word into a register, as tensor cores take it."""
+        value = f"{operand.name}[{operand.place_of(row, word)}]"
+        if self.stages > 1 and operand.per == 1:
+            value = f"hlo::tf32_bits(hlo::bits_as<hlo::f32>({value}))"
+        self.emit.line(f"{register} = {value};")
 
     @contextmanager
     def _unrolled(self, name: str, count: int) -> Iterator[None]:
@@ -235,13 +232,12 @@ class _Writer:
 
     def _share(self, along: Side) -> None:
         """Write how a team's sums get to shared memory."""
-        emit, (a, b) = self.emit, self.sides
+        emit = self.emit
         # One more than a row has, so that a warp's accesses fall into different banks.
         emit.line(f"float (*const sums)[{along.tile + 1}] = (float (*)[{along.tile + 1}])own;")
-        row = "span_a + " + a.row_of("group", "(2 * i + n / 2)")
-        column = "span_b + " + b.row_of("(2 * member + n % 2)", "j")
+        row, column = "span_a + 16 * i + group + n / 2 * 8", "span_b + 8 * j + 2 * member + n % 2"
         place = f"[{row}][{column}]" if self.along_columns else f"[{column}][{row}]"
-        with self._unrolled("i", 2), self._unrolled("j", FOUR), self._unrolled("n", 4):
+        with self._unrolled("i", 2), self._unrolled("j", 4), self._unrolled("n", 4):
             emit.line(f"sums{place} = total[i][j][n];")
 
     def _store(self, across: Side, along: Side) -> None:

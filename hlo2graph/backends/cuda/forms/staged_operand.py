@@ -22,10 +22,8 @@ class Operand:
 
     @property
     def stride(self) -> int:
-        """Words from a row to the next, or from a step: threads' accesses fall apart by banks."""
-        if not self.side.is_deep:
-            return self.side.tile
-        return self.words + (FOUR if self.per == 1 else 0)
+        """Words from a row to the next, or from a step: a warp's accesses fall apart by banks."""
+        return self.words + 4 if self.side.is_deep else self.side.tile + 8
 
     @property
     def size(self) -> int:
@@ -53,17 +51,6 @@ class Operand:
         return self.team // self.abreast
 
     def place_of(self, row: Expr, word: Expr) -> Expr:
-        """Return where four words are: of a row from `word` on, or of a step from `row` on."""
-        if self.side.is_deep:
-            return f"({row}) * {self.stride} + {word}"
-        turned = f"({word}) / {self.words // FOUR} * 2"
-        return f"({word}) * {self.stride} + (({row}) / {FOUR} ^ ({turned})) * {FOUR}"
-
-    def row_of(self, lane: str, k: str) -> Expr:
-        """Return which row of its warp's is row k of those that a lane's group has."""
-        return f"{lane} + 8 * ({k})" if self.side.is_deep else f"{lane} * {FOUR} + {k}"
-
-    def word(self, row: Expr, word: Expr) -> Expr:
-        """Return the word of a row that a thread has just read."""
+        """Return where a word of a row is, or four: the next words, or those of the next rows."""
         first, then = (row, word) if self.side.is_deep else (word, row)
-        return f"four_{self.name}[{first}].x[{then}]"
+        return f"({first}) * {self.stride} + {then}"
