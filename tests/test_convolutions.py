@@ -8,6 +8,7 @@ from needs import needs_gxx
 from ptxas import spilt
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.forms import convolution as form
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.frontend.verify import verify
@@ -168,6 +169,13 @@ DEPTHWISE = {
 def planned(programs: dict[str, str], fuse: str):
     plans = {name: h2g.plan(text, target="sm_90", fuse=fuse) for name, text in programs.items()}
     return plans, Kernels(list(plans.values()), precise=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_ones_are_staged():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(form, "FEWEST_FLOPS", 0)
+        yield
 
 
 @pytest.fixture(scope="module")

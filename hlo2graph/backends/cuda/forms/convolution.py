@@ -15,8 +15,10 @@ from hlo2graph.backends.cuda.forms.dot_tensor import FEWEST_ROWS, fills_products
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.staged import staged_kernel
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.ops.expect import written
 
-FEWEST_STEPS = 128  # of a sum whose operands are staged
+FEWEST_FLOPS = 1 << 26  # of a convolution whose operands are staged: below, nobody waits for them
+FEWEST_STEPS = 128  # of a sum of such
 LONG = 512  # steps that a tile's warps share out, though most of it be empty
 FEWEST = 16  # rows and columns of a staged tile, below which most of it would be empty
 
@@ -24,7 +26,7 @@ FEWEST = 16  # rows and columns of a staged tile, below which most of it would b
 def suits_convolution(form: Form) -> bool:
     """Tensor cores may compute it, and gain by it."""
     product = ConvolutionProduct(form)
-    if _suits_stages(product):
+    if _suits_stages(form, product):
         return fills_products(form, product)
     is_long = prod(product.steps) >= LONG
     return not product.batches and fills_products(form, product, 1 if is_long else FEWEST_ROWS)
@@ -33,11 +35,13 @@ def suits_convolution(form: Form) -> bool:
 def convolution_kernel(form: Form) -> KernelSource:
     """Return the kernel of a convolution and of the elementwise work on both sides of it."""
     product = ConvolutionProduct(form)
-    if _suits_stages(product):
+    if _suits_stages(form, product):
         return staged_kernel(form, ConvolutionProduct)
     return tensor_kernel([(form, product)])
 
 
-def _suits_stages(product: ConvolutionProduct) -> bool:
-    smaller = min(side.extent for side in product.sides)
-    return smaller >= FEWEST and prod(product.steps) >= FEWEST_STEPS
+def _suits_stages(form: Form, product: ConvolutionProduct) -> bool:
+    """Tell whether operands are staged: those of large convolutions, and of all groups that may."""
+    steps, smaller = prod(product.steps), min(side.extent for side in product.sides)
+    is_large = 2 * written(form.instr).elements * steps >= FEWEST_FLOPS
+    return smaller >= FEWEST and steps >= FEWEST_STEPS and (is_large or bool(product.batches))
