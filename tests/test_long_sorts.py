@@ -93,6 +93,7 @@ TOPS = {
 PROGRAMS = {f"sort-{k}": v for k, v in SORTS.items()} | {f"top-{k}": v for k, v in TOPS.items()}
 PROGRAMS |= SHORT | {
     "merged": steps(5000, "s8", 1, 2048, 4096, 8192),
+    "whole": steps(4096, "s8", 1, 64, 2048, 4096),
     "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
     "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
     "turned": pairs("1500,2", 0, "u8", comparator("u8", "LT").replace("(a, b)", "(b, a)")),

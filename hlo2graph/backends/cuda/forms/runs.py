@@ -10,6 +10,8 @@ thread finds its own part in the same way. Equal elements of the first run come 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.sort import WARP, Window, key_of, threads_for
 from hlo2graph.backends.cuda.source import KernelSource
@@ -66,19 +68,22 @@ def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
     emit.line(f"const {index} end = {end}, own = here / {runs.sorted} * {runs.sorted};")
     operands = form.instr.operands
     held = [emit.leaf(name, 0, writer.place("here")) for name in operands]
+    key = key_of(form)
+    if key:
+        writer.declare_key(key)
+        emit.line("const hlo::u32 known = key(here);")
     with emit.block(f"const auto goes = [&]({index} run, {index} at) -> bool", ";"):
-        emit.line("if (run == own) return at < here;")
-        emit.line("const bool is_later = run > own;")
-        values: list[Expr] = []
-        for leaf, name, x in zip(form.results, operands, held, strict=True):
-            other = emit.leaf(name, 0, writer.place("at"))
-            for one, two in ((other, x), (x, other)):
-                values.append(emit.bind(leaf.dtype, f"is_later ? {one} : {two}"))
-        (found,) = emit.call(str(form.instr.attrs["to_apply"]), values)
-        emit.line(f"return {found} == is_later;")
+        if key:  # equal ones of earlier runs go before
+            emit.line("const hlo::u32 other = key(at);")
+            emit.line("return (other < known) | ((other == known) & (run < own));")
+        else:
+            _compare(writer, held)
     emit.line(f"__shared__ {index} parts[{RANKING_WARPS}][{WARP}];")
-    among = f"start + warp * {runs.sorted}, {RANKING_WARPS * runs.sorted}, end, goes"
-    emit.line(f"parts[warp][lane] = hlo::count_leading<{runs.sorted}, {index}>({among});")
+    step = RANKING_WARPS * runs.sorted
+    whole = "true" if length % runs.length == 0 and runs.length % (4 * step) == 0 else "false"
+    count = f"hlo::count_leading<{runs.sorted}, {whole}, {index}>"
+    among = f"start + warp * {runs.sorted}, {step}, end, own, here - own, goes"
+    emit.line(f"parts[warp][lane] = {count}({among});")
     emit.line("__syncthreads();")
     emit.line(f"if (warp > 0 || mine >= {length}) return;")
     emit.line(f"{index} place = start;")
@@ -88,6 +93,19 @@ def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
         emit.line(f"r{number}[{at}] = {emit.stored(leaf.dtype, x)};")
     rows = form.shape(0).elements // length if length else 0
     return form.source(emit, max(1, rows * pieces), writer.threads)
+
+
+def _compare(writer: Window, held: Sequence[Expr]) -> None:
+    """Return whether an element of a run goes before one of another, which is held."""
+    emit, instr = writer.emit, writer.form.instr
+    emit.line("const bool is_later = run > own;")
+    values: list[Expr] = []
+    for leaf, name, x in zip(writer.form.results, instr.operands, held, strict=True):
+        other = emit.leaf(name, 0, writer.place("at"))
+        for one, two in ((other, x), (x, other)):
+            values.append(emit.bind(leaf.dtype, f"is_later ? {one} : {two}"))
+    (before,) = emit.call(str(instr.attrs["to_apply"]), values)
+    emit.line(f"return {before} == is_later;")
 
 
 def _merge(writer: Window, runs: Runs, length: int) -> None:

@@ -127,15 +127,21 @@ class Window:
         emit = self.emit
         self.count(end)
         emit.line(f"__shared__ hlo::u64 words[{self.window}];")
-        with emit.block("const auto key = [&](int slot) -> hlo::u32", ";"):
-            index = self.place(emit.integer("first + slot"))
+        self.declare_key(key)
+        look = "[&](int slot) { return key(first + slot); }"
+        emit.line(f"hlo::sort_by_key<{self.window}, {self.threads}>(words, count, {look});")
+        self.each(self._fetch)
+
+    def declare_key(self, key: SortKey) -> None:
+        """Declare `key(at)`, the key of an element of the row."""
+        emit = self.emit
+        with emit.block(f"const auto key = [&]({self.index} at) -> hlo::u32", ";"):
+            index = self.place("at")
             elements = [emit.leaf(name, 0, index) for name in self.form.instr.operands]
             emit.enter(key.computation, tuple(x for x in elements for _ in range(2)))
             (found,) = emit.leaves(key.computation.root, ())
             emit.leave()
             emit.line(f"return {'' if key.rises else '~'}hlo::order_key({found});")
-        emit.line(f"hlo::sort_by_key<{self.window}, {self.threads}>(words, count, key);")
-        self.each(self._fetch)
 
     def _fetch(self, index: Index) -> None:
         """Store the element that belongs into a slot, from where it is among the operands."""

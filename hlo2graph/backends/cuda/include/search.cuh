@@ -66,22 +66,31 @@ __device__ inline void range_of(I length, const Low& is_low, const High& is_high
 }
 
 // Of runs of Length elements, `step` apart, how many elements a test holds for in all: in each of them
-// it holds for the first ones. holds(run, at) looks at an element of the run that begins at `run`.
-template <int Length, class I, class Holds>
-__device__ inline I count_leading(I first, I step, I end, const Holds& holds) {
-  constexpr int together = 4;
+// it holds for the first ones; of the run `own` it is `mine`. holds(run, at) looks at an element of the
+// run that begins at `run`. Where not all of the runs are Whole, some `end` early, or are not there.
+template <int Length, bool Whole, class I, class Holds>
+__device__ inline I count_leading(I first, I step, I end, I own, I mine, const Holds& holds) {
+  constexpr int together = 4;  // looks that are under way at once
+  const auto look = [&](I run, I at) -> bool {
+    return Whole ? holds(run, at) : holds(run, at < end ? at : end - 1) & (at < end);
+  };
   I total = 0;
   for (I run = first; run < end; run += together * step) {
     I found[together] = {};
-    for (I size = Length; size > 0; size /= 2) {
+    for (I size = Length / 2; size > 0; size /= 2) {
+      bool held[together];
 #pragma unroll
-      for (int r = 0; r < together; ++r) {
-        const I start = run + r * step, at = start + found[r] + size - 1;
-        if (found[r] + size <= Length && at < end && holds(start, at)) found[r] += size;
-      }
+      for (int r = 0; r < together; ++r)
+        held[r] = look(run + r * step, run + r * step + found[r] + size - 1);
+#pragma unroll
+      for (int r = 0; r < together; ++r) found[r] += held[r] ? size : 0;
     }
 #pragma unroll
-    for (int r = 0; r < together; ++r) total += found[r];
+    for (int r = 0; r < together; ++r) {
+      const I start = run + r * step;
+      const I all = found[r] + look(start, start + found[r]);
+      total += start == own ? mine : Whole || start < end ? all : 0;
+    }
   }
   return total;
 }
