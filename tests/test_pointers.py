@@ -363,7 +363,7 @@ def test_the_table_takes_what_is_dear_to_copy_and_to_update():
     while Way.BUILD_TABLE not in ways:
         ways.append(meet(reckoning, (len(ways),), found))
     assert set(ways[:-1]) == {Way.COPY}
-    assert 50 / 11 < len(ways) <= 2 * 50 / 11 + LONGEST_HABIT
+    assert TRUSTED * 50 / 11 < len(ways) <= 2 * 50 / 11 + LONGEST_HABIT
     both = prices(copying=20, updating=30, tabling=9, building=5000, there={Way.UPDATE, Way.TABLE})
     reckoning = Reckoning()
     assert {meet(reckoning, (k,), both) for k in range(99)} == {Way.TABLE}
@@ -375,7 +375,10 @@ def prices(*, copying, updating, building, tabling=None, there=()):
 
 
 def meet(reckoning, key, prices):
-    return reckoning.by_habit() or reckoning.way(key, prices)
+    if reckoning.is_due():
+        return reckoning.way(key, prices)
+    reckoning.skip(1)
+    return reckoning.habit
 
 
 def test_the_options_name_the_strategies():

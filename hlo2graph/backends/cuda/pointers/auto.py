@@ -15,7 +15,7 @@ from hlo2graph.backends.cuda.memory import Stream
 from hlo2graph.backends.cuda.pointers.cache import KEPT, build_if_room, if_room, key_of
 from hlo2graph.backends.cuda.pointers.copy import Home
 from hlo2graph.backends.cuda.pointers.costs import READ, Costs, measured
-from hlo2graph.backends.cuda.pointers.reckoning import BUILDING, Prices, Reckoning, Way
+from hlo2graph.backends.cuda.pointers.reckoning import BUILDING, TRUSTED, Prices, Reckoning, Way
 from hlo2graph.backends.cuda.pointers.strategy import Movable, Site, Tally
 from hlo2graph.backends.cuda.pointers.table import Tabled
 from hlo2graph.backends.cuda.ports import Placement
@@ -36,6 +36,8 @@ class Auto:
         self._home_key = self._key(site.home)
         self._settled: dict[Placement, tuple[Launchable, int]] = {}  # and their last launches
         self._movers: dict[Way, _Mover] = {}
+        self._followed: _Mover | None = None  # what is moved by habit, as long as that lasts
+        self._following = 0  # calls for which it did
         self._tabled: Tabled | None = None
         self._kept = KEPT - 1 - len(BUILDING)  # besides home's and the movers
         self._last_graph: Movable = site.graph
@@ -50,7 +52,10 @@ class Auto:
     @property
     def says(self) -> str:
         """What it chose how often, and by what costs."""
-        chosen = ", ".join(f"{n:,} {what}" for what, n in self._chosen.items() if n)
+        counts = dict(self._chosen)
+        if self._followed is not None:
+            counts[self._followed.way] += self._following
+        chosen = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
         costs = f" ({self._costs})" if self._costs is not None else ""
         kernels = self._site.table_kernels.says
         return f"{chosen or 'not called'}{costs}" + (f"; {kernels}" if kernels else "")
@@ -63,6 +68,10 @@ class Auto:
             self._last_graph.launch_on(stream)
             return
         key = self._key(placement)
+        mover = self._followed
+        if mover and key not in self._settled and key not in (mover.key, self._home_key):
+            self._follow(mover, key, placement, stream)
+            return
         graph = self._ready(key)
         if graph is None:
             self.tally.moved += 1
@@ -81,6 +90,21 @@ class Auto:
         self._last_key, self._last_graph, self._last_placement = key, graph, placement
         graph.launch_on(stream)
 
+    def _follow(self, mover: _Mover, key: Placement, placement: Placement, stream: Stream) -> None:
+        """Move what is moved by habit. Calls with arrays that are always new wait for this."""
+        tally, graph = self.tally, mover.graph
+        self._last_placement = mover.key = None  # a move that fails leaves no graph for it
+        tally.moved += 1
+        tally.updates += graph.move(placement)
+        mover.key = self._last_key = key
+        self._last_graph, self._last_placement = graph, placement
+        self._following += 1
+        if self._following == self._reckoning.left:  # the next call is to be reckoned
+            self._chosen[mover.way] += self._following
+            self._reckoning.skip(self._following)
+            self._followed, self._following = None, 0
+        graph.launch_on(stream)
+
     def _ready(self, key: Placement) -> Movable | None:
         """Return the graph for these addresses."""
         if key in self._settled:
@@ -95,17 +119,15 @@ class Auto:
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
         self._last_placement = None  # a move that fails leaves no graph for it
-        way = self._reckoning.by_habit()
-        if way is not None and (mover := self._movers.get(way)) is not None:
-            self.tally.updates += mover.move(key, placement)
-            self._chosen[way] += 1
-            self._run(mover.graph, key, placement, stream)
-            return
-        costs = self._costs
+        costs, reckoning = self._costs, self._reckoning
         if costs is None:
             costs = self._costs = measured(self._site, stream, self._site.graph.build_seconds)
-        if way is None:
-            way = self._reckoning.way(key, self._prices(placement, costs))
+        if reckoning.is_due():
+            way = reckoning.way(key, self._prices(placement, costs))
+            self._followed = None if reckoning.is_due() else self._movers.get(way)
+        else:
+            reckoning.skip(1)
+            way = reckoning.habit
         self._go(way, key, placement, stream, costs)
 
     def _go(
@@ -132,7 +154,7 @@ class Auto:
 
     def _prices(self, placement: Placement, costs: Costs) -> Prices:
         kernels, site, movers = self._site.table_kernels, self._site, self._movers
-        if self._reckoning.lost.get(Way.TABLE, 0.0) > costs.build / 2:
+        if self._reckoning.lost.get(Way.TABLE, 0.0) > costs.build * TRUSTED / 2:
             kernels.begin()
         copying = sum(map(costs.copying, self._home.sizes(placement)))
         mover, table = (movers.get(way) for way in BUILDING)
@@ -181,7 +203,7 @@ class Auto:
             if graph is not None:
                 self._learn_build(graph, costs)
         if graph is not None:
-            self._movers[way] = mover = _Mover(graph)
+            self._movers[way] = mover = _Mover(way, graph)
             mover.move(key, placement)
         return graph
 
@@ -198,10 +220,10 @@ class Auto:
 class _Mover:
     """A graph that moves to whatever comes, and the addresses that it is for now."""
 
-    __slots__ = ("graph", "key")
+    __slots__ = ("graph", "key", "way")
 
-    def __init__(self, graph: Movable) -> None:
-        self.graph = graph
+    def __init__(self, way: Way, graph: Movable) -> None:
+        self.way, self.graph = way, graph
         self.key: Placement | None = None
 
     def move(self, key: Placement, placement: Placement) -> int:

@@ -19,6 +19,7 @@ AT_ONCE = 16  # such copies in one launch: the device takes longer than the host
 SMALL, ROUNDS = 256, 8
 FIRST_UPDATE = 2e-6  # seconds a node, until some were updated
 WEIGHT = 0.2  # of a new measurement against those before
+MOST = 3  # times those before that it counts for
 READ = 3e-7  # seconds of the device that a node loses where it reads addresses from a table
 
 
@@ -46,20 +47,25 @@ class Costs:
     def learn_update(self, seconds: float, nodes: int) -> None:
         """Take a measured move of so many nodes into account."""
         if nodes:
-            self.update += WEIGHT * (seconds / nodes - self.update)
+            self.update = _learned(self.update, seconds / nodes)
 
     def learn_table(self, seconds: float) -> None:
         """Take into account what writing a table took."""
-        self.table += WEIGHT * (seconds - self.table)
+        self.table = _learned(self.table, seconds)
 
     def learn_copy(self, seconds: float, sets: int) -> None:
         """Take into account what so many sets of copies took."""
         if sets:
-            self.copy += WEIGHT * (seconds / sets - self.copy)
+            self.copy = _learned(self.copy, seconds / sets)
 
     def learn_build(self, seconds: float) -> None:
         """Take a measured instantiation into account."""
-        self.build += WEIGHT * (seconds - self.build)
+        self.build = _learned(self.build, seconds)
+
+
+def _learned(known: float, found: float) -> float:
+    """Return the mean of late; one call that was held up does not count for many."""
+    return known + WEIGHT * (min(found, MOST * known) - known)
 
 
 def measured(site: Site, stream: Stream, build: float) -> Costs:

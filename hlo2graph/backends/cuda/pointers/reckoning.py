@@ -6,7 +6,8 @@ chosen costs at most twice what knowing the future would have cost:
 - a graph of their own is built for addresses that have cost that much in copies and moves, or a
   part of that where nearly all addresses of late had come before;
 - the mover, a graph that is updated to whatever comes, is built when going without has cost that
-  much more than updates would have; so is the one whose kernels read addresses from a table;
+  much more than updates would have, or a part of that where nearly all addresses of late were new;
+  so is the one whose kernels read addresses from a table;
 - addresses that come call after call get one of these when their copies have cost a move of it.
 
 Reckoning takes time too: the more often in a row it ended the same way, the more calls go that way
@@ -62,20 +63,21 @@ class Reckoning:
 
     paid: OrderedDict[Placement, float] = field(default_factory=OrderedDict)
     lost: dict[Way, float] = field(default_factory=dict)  # for want of a graph that moves so
-    familiar: float = 0.0  # which part of the placements of late had come before
+    familiar: float = 0.5  # which part of the placements of late had come before
     streak: float = 0.0  # what copies have cost for the same addresses, call after call
     streak_of: Placement | None = None
     habit: Way = Way.COPY
     left: int = 0  # calls that follow the habit
     skipped: int = 0  # calls that followed it since the last reckoning
 
-    def by_habit(self) -> Way | None:
-        """Return how to meet addresses without reckoning, if that may be; this counts the call."""
-        if not self.left:
-            return None
-        self.left -= 1
-        self.skipped += 1
-        return self.habit
+    def is_due(self) -> bool:
+        """Tell whether the next call is to be reckoned; others go the usual way."""
+        return not self.left
+
+    def skip(self, calls: int) -> None:
+        """Count calls that go the usual way."""
+        self.left -= calls
+        self.skipped += calls
 
     def way(self, key: Placement, prices: Prices) -> Way:
         """Return how to meet `key`."""
@@ -114,7 +116,8 @@ class Reckoning:
 
     def _is_worth(self, way: Way, lost: float, prices: Prices) -> bool:
         self.lost[way] = max(0.0, self.lost.get(way, 0.0) + lost)
-        if self.lost[way] <= prices.building:
+        trusted = self.familiar < 1 - FAMILIAR
+        if self.lost[way] <= prices.building * (TRUSTED if trusted else 1.0):
             return False
         self.lost[way] = 0.0
         return True
