@@ -374,3 +374,25 @@ def test_what_is_needed_at_many_indices_is_not_written_out_without_bound():
         ]
     module = fused("\n".join(lines))
     assert 1 < opcodes(module).count("fusion") <= 4
+
+
+def test_a_fold_that_each_thread_does_alone_is_no_part_of_a_kernel_of_rows():
+    """It has too few steps for threads to fold together, and would be done for every element."""
+    module = h2g.parse(
+        """HloModule m
+r { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY e {
+  x = f32[256,4096] parameter(0)
+  parts = f32[28,4096] parameter(1)
+  z = f32[] constant(0)
+  short = f32[4096] reduce(parts, z), dimensions={0}, to_apply=r
+  wide = f32[256,4096] broadcast(short), dimensions={1}
+  moved = f32[256,4096] subtract(x, wide)
+  square = f32[256,4096] multiply(x, x)
+  long = f32[256] reduce(square, z), dimensions={1}, to_apply=r
+  ROOT t = (f32[256,4096], f32[256]) tuple(moved, long)
+}"""
+    )
+    fused = fuse(module)
+    for computation in fused.computations.values():
+        assert sum(i.opcode == "reduce" for i in computation.instructions) < 2

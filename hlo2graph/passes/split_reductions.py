@@ -10,8 +10,8 @@ The rule, all of it: a reduce is taken apart where that saves GAIN_NS by this re
 moves BLOCK_BYTES_EACH_NS, all together at most what memory gives; AT_ONCE large ones run at once,
 the last few by themselves. There is a block for each result where the most minor dimension is
 folded, else one for each RUN_BYTES of results side by side. A row that one kernel can normalise,
-totals and all, is left whole. The first step is given PARTS blocks, or fewer of PART_BYTES, cut
-along the most major dimension that gives as many.
+totals and all, is left whole. The first step is given PARTS blocks, or fewer of PART_BYTES, of rows
+of ROW_BYTES, cut along the most major dimension that gives as many.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ RUN_BYTES = 128
 AT_ONCE = 132
 PARTS = 1056  # at most, so that all run at once: eight a multiprocessor of a large GPU
 PART_BYTES = 32 << 10  # of a part, at least
+ROW_BYTES = 8 << 10  # the same of rows: what is made in the same kernel has no more blocks
 ACCESS_BYTES = 16  # that a thread reads at once: parts of rows begin at a multiple
 
 
@@ -71,7 +72,8 @@ def _split(draft: Draft, instr: Instruction, regions: Regions) -> None:
     if not _pays(source, blocks) or _normalises(draft, instr, source):
         return
     name, shape, reduced = _merged(draft, instr, source)
-    parts = min(PARTS, source.size // PART_BYTES)
+    least = ROW_BYTES if _is_rows(source, numbers(instr)) else PART_BYTES
+    parts = min(PARTS, source.size // least)
     cut = _cut(shape, reduced, max(2, parts // blocks))
     if cut is not None:
         Steps(draft, instr, regions.named(opcode, wide_type(source.dtype)), opcode).write(

@@ -219,17 +219,22 @@ def _computed_once(table: Table, order: Iterable[str], region: Region | None) ->
     """
     if region is None or isinstance(region, Loop):
         return frozenset()
-    rows = region.results if isinstance(region, Rows | Columns) else 0
-    waiting = _waiting(table, order)
+    if not isinstance(region, Rows | Columns):
+        return frozenset(name for name in _waiting(table, order) if table[name].is_fold)
+    folds = frozenset(region.reduces)  # shorter ones a thread does alone, each time
+    waiting = _waiting(table, order, folds)
     return frozenset(
-        name for name in waiting if table[name].is_fold or table[name].elements <= rows
+        name for name in waiting if name in folds or table[name].elements <= region.results
     )
 
 
-def _waiting(table: Table, order: Iterable[str]) -> frozenset[str]:
-    """Return the folds, and what waits for one."""
+def _waiting(
+    table: Table, order: Iterable[str], folds: frozenset[str] | None = None
+) -> frozenset[str]:
+    """Return the folds, or those that are given, and what waits for one."""
     found: set[str] = set()
     for name in order:
-        if table[name].is_fold or not found.isdisjoint(table.body[name].operands):
+        is_fold = table[name].is_fold if folds is None else name in folds
+        if is_fold or not found.isdisjoint(table.body[name].operands):
             found.add(name)
     return frozenset(found)
