@@ -28,8 +28,9 @@ ENTRY e {{
   x = {dtype}[{n},{n}] parameter(1)
   y = {dtype}[{n},{n}] parameter(2)
   quotient = {dtype}[{n},{n}] divide(x, y)
+  power = {dtype}[{n},{n}] power(x, y)
 {lines}
-  ROOT t = ({shapes}{dtype}[{n},{n}]) tuple({names}, quotient)
+  ROOT t = ({shapes}{dtype}[{n},{n}], {dtype}[{n},{n}]) tuple({names}, quotient, power)
 }}"""
 
 

@@ -68,6 +68,28 @@ def logistic(x: Array) -> Array:
     return divide(np.ones_like(x), 1 + exponential(-x))
 
 
+def power(x: Array, y: Array) -> Array:
+    """Return x to the y, by the size and the angle of x.
+
+    XLA takes apart what would be not a number then: y = 0, x = 1, and real powers of 0 and of
+    infinity.
+    """
+    size, angle = absolute(x), np.angle(x)
+    turn = y.real * angle + y.imag * np.log(size)
+    size = np.power(size, y.real) * np.exp(-y.imag * angle)
+    real, imaginary = size * np.cos(turn), size * np.sin(turn)
+    grows, shrinks = (y.imag == 0) & (y.real > 0), (y.imag == 0) & (y.real < 0)
+    infinite = (x.real == np.inf) & (x.imag == 0)
+    apart = (
+        (grows & (x == 0) | shrinks & infinite, 0),
+        (grows & infinite, np.inf),
+        ((y == 0) | (x == 1), 1),
+    )
+    for where, number in apart:
+        real, imaginary = np.where(where, number, real), np.where(where, 0, imaginary)
+    return of_parts(real.astype(x.real.dtype), imaginary.astype(x.real.dtype))
+
+
 def tanh(x: Array) -> Array:
     """Return tanh x; not a number along the imaginary axis where that is infinite."""
     found, none = np.tanh(x), x.dtype.type(complex(np.nan, np.nan))

@@ -69,6 +69,8 @@ def power(x: Array, y: Array) -> Array:
     """Return x to the y."""
     if x.dtype.kind in "iu":
         return integers.power(x, y)
+    if x.dtype.kind == "c":
+        return whole.power(x, y)
     found = np.power(x, y)
     if x.dtype.kind == "f":
         # NumPy takes the square root for some layouts of y, which is NaN or -0 here.

@@ -153,11 +153,13 @@ template <class T> __device__ inline Complex<T> logistic(Complex<T> a) {
   return divide(one, add(one, exponential(negate(a))));
 }
 template <class T> __device__ inline Complex<T> power(Complex<T> a, Complex<T> b) {
-  if (a.re == 0 && a.im == 0) {
-    if (b.re == 0 && b.im == 0) return {(T)1, (T)0};
-    if (b.re > 0) return {(T)0, (T)0};
-  }
-  return exponential(multiply(b, log(a)));
+  if ((b.re == 0 && b.im == 0) || (a.re == 1 && a.im == 0)) return {(T)1, (T)0};
+  bool real = a.im == 0 && b.im == 0, infinite = a.re > 0 && a.re == 2 * a.re;
+  if (real && ((a.re == 0 && b.re > 0) || (infinite && b.re < 0))) return {(T)0, (T)0};
+  if (real && infinite && b.re > 0) return a;
+  T size = abs(a), angle = atan2(a.im, a.re), turn = b.re * angle + b.im * log(size);
+  size = power(size, b.re) * exponential(-b.im * angle);
+  return {size * cosine(turn), size * sine(turn)};
 }
 template <class T> __device__ inline Complex<T> atan2(Complex<T> y, Complex<T> x) {
   // -i log((x + iy) / sqrt(x^2 + y^2))
