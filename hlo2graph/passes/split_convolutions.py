@@ -24,7 +24,7 @@ from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.rules.values import add_filled, made
 from hlo2graph.passes.split_steps import Regions
 
-BLOCKS = 132  # that a large GPU runs at once
+BLOCKS = 66  # half of what a large GPU runs at once: more would take more memory for less
 TILE = 64
 FEWEST = 16
 FEWEST_STEPS = 2048
