@@ -76,16 +76,24 @@ def _is_known(draft: Draft, instr: Instruction) -> bool:
 def _is_long(draft: Draft, instr: Instruction) -> bool:
     (along,) = integers(instr, "dimensions")
     length = draft.shape(instr.operands[0]).dims[along]
-    return length > window_for(instr.shape, length)
+    small = 2 * SMALL if _ranks(draft, instr, length) else length
+    return length > min(small, window_for(instr.shape, length))
+
+
+def _ranks(draft: Draft, instr: Instruction, whole: int) -> bool:
+    """Tell whether one step makes a row of all its small windows."""
+    small = min(SMALL, window_for(instr.shape, whole))
+    looks = draft.shape(instr.operands[0]).elements * -(-whole // small)
+    return looks <= MOST_LOOKS and whole <= LONGEST_JOINED
 
 
 def _split(draft: Draft, instr: Instruction, comparator: str) -> None:
     """Put the steps into a sort's place."""
     (along,) = integers(instr, "dimensions")
     whole = draft.shape(instr.operands[0]).dims[along]
-    length, shape = window_for(instr.shape, whole), draft.shape(instr.operands[0])
-    small = min(SMALL, length)
-    if shape.elements * -(-whole // small) <= MOST_LOOKS and whole <= LONGEST_JOINED:
+    length = window_for(instr.shape, whole)
+    if _ranks(draft, instr, whole):
+        small = min(SMALL, length)
         steps = [Runs(along, small, 1), Runs(along, 1 << (whole - 1).bit_length(), small)]
     else:
         steps = [Runs(along, length, 1)]

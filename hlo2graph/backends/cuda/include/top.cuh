@@ -86,7 +86,7 @@ __device__ inline void take_largest(Index length, const Key& key, const Put& put
     int rank = 0;
 #pragma unroll 8
     for (int k = 0; k < K; ++k)
-      rank += largest[k] > mine || (largest[k] == mine && places[k] < at) ? 1 : 0;
+      rank += (largest[k] > mine) | ((largest[k] == mine) & (places[k] < at));
     put(rank, at);
   }
 }
