@@ -162,7 +162,8 @@ def _small_solve(system: _System) -> KernelSource:
     pieces = -(-system.columns // (warps * each))
     *batch, piece = emit.split(emit.integer(emit.block_index), (*system.batch_dims, pieces))
 
-    emit.line(f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};")
+    emit.line(f"const int lane = threadIdx.x % {WARP};")
+    emit.line(f"const int warp = hlo::shuffle_from((int)threadIdx.x / {WARP}, 0);")
     emit.line(f"{kind} x[{each}][{-(-size // WARP)}] = {{}};")
 
     def every(write: Callable[[Index, Expr], None], *, guarded: bool) -> None:
@@ -188,6 +189,7 @@ def _small_solve(system: _System) -> KernelSource:
     every(load, guarded=False)
     _put_triangle(system, batch, threads)
     unit = "true" if system.unit else "false"
+    emit.line(f"if (({piece} * {warps} + warp) * {each} > {last}) return;")
     emit.line(f"hlo::substitute<{size}, {each}, {unit}>(a, x);")
     every(store, guarded=True)
     source = form.source(emit, batches * pieces, threads)
