@@ -5,10 +5,10 @@
 
 namespace hlo {
 
-// Every kernel begins with this, but for reading what nothing in its graph writes. Where programmatic
-// edges join it to the kernels before it, it is on the device while they still run: it waits until
-// they are done and what they wrote can be seen, then lets those behind it come. Elsewhere it does
-// nothing.
+// Every kernel begins with this, but for reading what nothing in its graph writes. Where
+// programmatic edges join it to the kernels before it, it is on the device while they still run: it
+// waits until they are done and what they wrote can be seen, then lets those behind it come.
+// Elsewhere it does nothing.
 __device__ inline void follow() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
