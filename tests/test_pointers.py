@@ -23,6 +23,7 @@ from hlo2graph.backends.cuda.pointers import STRATEGIES
 from hlo2graph.backends.cuda.pointers.cache import KEPT
 from hlo2graph.backends.cuda.pointers.costs import Costs
 from hlo2graph.backends.cuda.pointers.reckoning import (
+    BUILDING,
     LONGEST_HABIT,
     TRUSTED,
     Prices,
@@ -51,6 +52,33 @@ def test_any_sequence_of_calls(fake, name, strategy):
             caller = Caller(exe, reference, seed)
             for _ in range(15):
                 caller.call()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_auto_is_right_whatever_it_chooses(fake, name):
+    reference = h2g.compile(PROGRAMS[name], backend="host", fuse="none")
+    _, exe = fake(PROGRAMS[name], pointers="auto", library=True)
+    caller, rng = Caller(exe, reference, 5), Random(5)
+    exe._loaded.table_kernels.begin()
+    exe._loaded.table_kernels._beside.join()
+    strategy, chosen = exe.strategies[0], []
+
+    class AnyWay(Reckoning):
+        def way(self, key, prices):
+            ways = [Way.COPY, Way.BUILD]
+            ways += [way if way in prices.there else BUILDING[way] for way in BUILDING]
+            self.habit = rng.choice(ways)
+            self.left = rng.randrange(4) if self.habit in (Way.COPY, *prices.there) else 0
+            self.skipped = 0
+            chosen.append(self.habit)
+            return self.habit
+
+    strategy._reckoning = AnyWay()
+    for _ in range(80):
+        caller.call()
+    assert set(chosen) == set(Way)
+    told = [int(n) for n in re.findall(r"(\d+) [a-z ]+", strategy.says.partition(" (")[0])]
+    assert sum(told) == strategy.tally.launches
 
 
 NODES = {
