@@ -31,7 +31,7 @@ CHUNK = 32  # steps that a team takes at once
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
 MOST_WARPS = 16  # of a multiprocessor, each thread with 128 registers
 STAGES = 3  # chunks that are on the way, or are multiplied, where operands come as they lie
-MOST_SHARED = 160 * 1024  # that a multiprocessor has, and some more for its cache
+CACHE = 48 << 10  # of a multiprocessor's shared memory, left for what several rows read
 BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
 
@@ -90,12 +90,12 @@ class _Writer:
     def _count_teams(self) -> int:
         """Return how many teams share a sum, so that a multiprocessor has warps enough."""
         chunks = -(-self.steps // CHUNK)
-        blocks = min(self.resident, 2)
-        teams = 1
+        blocks, teams = min(self.resident, 2), 1
+        shared = self.form.signature.device.shared - CACHE
         while (
             2 * teams * self.team * self.resident <= MOST_WARPS * WARP
             and 4 * teams <= chunks
-            and 2 * teams * 4 * self._words * blocks <= MOST_SHARED
+            and 2 * teams * 4 * self._words * blocks <= shared
         ):
             teams *= 2
         return teams
