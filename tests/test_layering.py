@@ -25,12 +25,10 @@ ROOMS = {
     "importers": {"errors", "hlo", "ops", "frontend"},
     "inspect": {"atomic", "errors", "hlo", "ops", "passes", "program", "frontend", "backends"},
 }
-ROOMS["saved"] = {*ROOMS["backends"], "backends", "hlo2graph"}
-ROOMS["pipeline"] = {*ROOMS["inspect"], "options"}
+ROOMS["saved"] = {*ROOMS["backends"], "collector", "backends", "hlo2graph"}
+ROOMS["pipeline"] = {*ROOMS["inspect"], "collector", "options", "saved"}
 ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "importers", "saved", "hlo2graph"}
 ROOMS["jax"] = {*ROOMS["pipeline"], "pipeline", "importers"}
-ROOMS["saved"] |= {"collector"}
-ROOMS["pipeline"] |= {"collector", "saved"}
 ROOMS["hlo2graph"] = {"backends", "errors", "pipeline", "saved"}
 
 LIBRARIES = {
