@@ -257,6 +257,12 @@ def test_to_json_is_json():
     assert set(document) >= {"module", "allocations", "thunks", "edges", "stats", "target", "fuse"}
 
 
+def test_a_byte_order_mark_that_was_kept_is_no_part_of_the_text():
+    assert h2g.parse("\ufeff" + ADD) == h2g.parse(ADD)
+    with pytest.raises(ParseError, match=r"<string>:2:\d+: error"):
+        h2g.parse("\ufeffHloModule add\nENTER main {\n}\n")
+
+
 def test_a_host_executable_says_what_it_holds_and_takes_what_put_gives():
     """As one on a GPU, so that code for either runs on both."""
     executable = h2g.compile(ADD, backend="host")

@@ -15,7 +15,6 @@ _MLIR = (
 
 # What the text begins with, blanks and comments skipped, and what it is then.
 _BEGINNINGS: tuple[tuple[str, str], ...] = (
-    (r"\ufeff", "a byte order mark stands before the text; save the file as UTF-8 without one"),
     (r"ML\S?R", f"this is MLIR bytecode; the commands take it; {_JAX}"),
     (r"ThunkSequence\b", "this is thunk-sequence text: a plan, not a module; plan, run, dot and "
      "check take it"),

@@ -18,9 +18,12 @@ _SEPARATOR = re.compile(rf"^[ \t]*{SEPARATOR}[ \t\r]*$", re.MULTILINE)
 def parse(text: str, filename: str = "<string>") -> Module:
     """Return the one module that `text` holds, its syntax and names checked.
 
+    A byte order mark in front, which whoever read a file may have kept, is no part of it.
+
     Raises:
         ParseError: it holds none, several, or something else than HLO.
     """
+    text = text.removeprefix("\ufeff")
     source = Source(filename, text)
     if not text.isascii() and (broken := _SURROGATE.search(text)):
         other = identify(_SURROGATE.sub("\ufffd", text))
