@@ -51,7 +51,7 @@ def plan_columns(
     region: Columns, signature: Signature, computation: Computation, types: Sequence[DType]
 ) -> ColumnPlan:
     """Return the plan for the region of `computation`, whose reduces have results of `types`."""
-    reads, writes = large_sizes(region, signature)
+    reads, writes = large_sizes(region, signature, computation)
     sizes = reads + writes or [types[0].size]
     vector = min(MOST_VECTOR, ACCESS_BYTES // min(*sizes, ACCESS_BYTES))
     run = region.results if region.is_contiguous else region.minor

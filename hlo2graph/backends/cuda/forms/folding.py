@@ -30,6 +30,8 @@ FUNCTIONS = frozenset(
     | {"divide", "remainder", "sine", "sinh", "tan", "tanh"}
 )
 
+MOVING = frozenset({"pad", "reverse", "slice"})  # what reads another place than its own
+
 
 class FoldWriter:
     """Writes the reduces of a region: their values, folds and totals, and the results.
@@ -225,13 +227,37 @@ def dtypes_of(reduce: Instruction) -> list[DType]:
     return [leaf.dtype for leaf in reduce.shape.leaves()]
 
 
-def large_sizes(region: Folding, signature: Signature) -> tuple[list[int], list[int]]:
-    """Return the bytes of an element of each about full-size array that is read, and is written."""
-    count = region.space.shape.elements
+def large_sizes(
+    region: Folding, signature: Signature, computation: Computation
+) -> tuple[list[int], list[int]]:
+    """Return the bytes of an element of each about full-size array that is read, and is written.
+
+    An array comes as often as it is read for one element: for each tap of a window.
+    """
+    count, times = region.space.shape.elements, _times_read(computation)
     return (
-        [s.dtype.size for s in signature.parameters if 2 * s.elements >= count],
+        [
+            shape.dtype.size
+            for shape, parameter in zip(signature.parameters, computation.parameters, strict=True)
+            if 2 * times[parameter.name] * shape.elements >= count
+            for _ in range(times[parameter.name])
+        ],
         [s.dtype.size for s in signature.results if s.elements == count],
     )
+
+
+def _times_read(computation: Computation) -> dict[str, int]:
+    """Return at how many indices each value is needed for one element of what is made."""
+    here = dict.fromkeys((i.name for i in computation.instructions), 1)
+    moved = dict.fromkeys(here, 0)
+    for instr in reversed(computation.instructions):
+        times = max(here[instr.name], moved[instr.name])
+        for operand in dict.fromkeys(instr.operands):
+            if instr.opcode in MOVING:
+                moved[operand] += times
+            else:
+                here[operand] = max(here[operand], times)
+    return {name: max(here[name], moved[name]) for name in here}
 
 
 def lines_each(computation: Computation) -> int:

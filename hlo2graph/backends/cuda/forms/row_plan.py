@@ -61,7 +61,7 @@ class RowPlan:
 def plan_rows(region: Rows, signature: Signature, computation: Computation) -> RowPlan:
     """Return the plan for the region that `computation` is."""
     lines = lines_each(computation)
-    reads, writes = large_sizes(region, signature)
+    reads, writes = large_sizes(region, signature, computation)
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
     vector = _vector(region, min(sizes))
     vectors = region.steps // vector
