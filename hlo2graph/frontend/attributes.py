@@ -11,7 +11,7 @@ from hlo2graph.frontend.allowed import ALLOWED_ATTRS
 from hlo2graph.frontend.asynchronous import find_sugar
 from hlo2graph.frontend.context import Context, Scope, nearest
 from hlo2graph.frontend.scan import Fault, skip_blank
-from hlo2graph.frontend.syntax import AttributeNode, NestedNode
+from hlo2graph.frontend.syntax import AttributeNode, ListedNode, NestedNode
 from hlo2graph.frontend.token import Token
 from hlo2graph.frontend.values import read_value
 from hlo2graph.hlo import KINDS, Attribute, AttrKind
@@ -43,14 +43,14 @@ class AttributeReader:
         allowed = self.allowed(opcode)
         attrs: dict[str, Attribute] = {}
         for node in nodes:
-            if isinstance(node, NestedNode):
-                where = node.name
-                read = self._read_nested(node)
-            else:
+            if isinstance(node, Token):
                 where = node
                 read = self._known.get(node.text) or self._read(node, opcode, allowed)
                 if read.refers:
                     self._check_names(read, node, scope)
+            else:
+                where = node.name
+                read = self._read_nested(node)
             name = read.name
             if name not in allowed:
                 self._refuse(name, where, opcode, allowed)
@@ -84,9 +84,18 @@ class AttributeReader:
         self._known[text] = read
         return read
 
-    def _read_nested(self, nested: NestedNode) -> _Read:
-        name = nested.name.text.partition("=")[0]
-        return _Read(name, self._nested(nested), refers=False)
+    def _read_nested(self, node: NestedNode | ListedNode) -> _Read:
+        name = node.name.text.partition("=")[0]
+        if isinstance(node, NestedNode):
+            return _Read(name, self._nested(node), refers=False)
+        return _Read(name, tuple(map(self._listed, node.computations)), refers=False)
+
+    def _listed(self, computation: Token | NestedNode) -> str:
+        if isinstance(computation, NestedNode):
+            return self._nested(computation)
+        if computation.text not in self._context.computations:
+            self._refuse_computation(computation.text, computation)
+        return computation.text
 
     def _check_names(self, read: _Read, where: Token, scope: Scope) -> None:
         """Check that the computations or instructions named by an attribute exist by now."""

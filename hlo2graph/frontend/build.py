@@ -69,11 +69,10 @@ class ComputationReader:
         if self._depth == _DEEPEST:
             self.context.refuse(f"computations are nested more than {_DEEPEST} deep", node.name)
         self._depth += 1
+        body = self.body(node.instructions, _NAMELESS)  # which may have others in it
         name = self.context.unused(_NAMELESS)
         span = self.context.span(node.name)
-        self.context.computations[name] = Computation(
-            name, *self.body(node.instructions, name), span=span
-        )
+        self.context.computations[name] = Computation(name, *body, span=span)
         self._depth -= 1
         return name
 

@@ -33,7 +33,7 @@ def explain(region: Region, error: UnexpectedToken) -> ParseError:
 
 def _too_early(region: Region, expected: Collection[str], before: list[Token]) -> ParseError:
     at = max(region.start, len(region.source.text[: region.end].rstrip()) - 1)
-    opened = [token for token in before if token.type in ("BEGIN", "NESTED")]
+    opened = [token for token in before if token.type in ("BEGIN", "NESTED", "LISTED")]
     notes = tuple(
         Note("opened here", Span(region.source, token.start, token.end)) for token in opened[-1:]
     )
@@ -45,5 +45,8 @@ def _too_early(region: Region, expected: Collection[str], before: list[Token]) -
 
 
 def _found(token: Token) -> str:
-    text = shown(token.text + {"RESULT": " =", "OPCODE": "(", "NESTED": "{"}.get(token.type, ""))
+    text = shown(
+        token.text
+        + {"RESULT": " =", "OPCODE": "(", "NESTED": "{", "LISTED": "{"}.get(token.type, "")
+    )
     return f"attribute {text}" if token.type == "ATTRIBUTE" else text

@@ -69,7 +69,7 @@ class InstructionReader:
                 node.attributes, call.opcode, scope
             )
             last = node.attributes[-1]
-            end = (last.name if isinstance(last, NestedNode) else last).end
+            end = (last if isinstance(last, Token) else last.name).end
         else:
             self._attributes.allowed(call.opcode)
             attrs = NO_ATTRS

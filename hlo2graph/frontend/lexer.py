@@ -49,6 +49,7 @@ _SHAPE = rf"{_ARRAY}(?![\[({{\"'<])"
 _VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
 _CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)
+_LISTING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATIONS)
 
 _BETWEEN = re.compile(
     rf"{W}(?:"
@@ -72,8 +73,10 @@ _WITHIN = re.compile(
     rf"|%?(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+):?+(?!{W}[(\[]))"
     rf"|(?P<SHAPE>{ARRAY})"
     rf"|,{W}(?P<NESTED>(?>{_CALLING})={W})\{{(?={W}(?>ROOT\b|%?{ID}{W}=))"
+    rf"|,{W}(?P<LISTED>(?>{_LISTING})={W})\{{(?={W}(?>%?{ID}{W},{W})*+\{{)"
     rf"|{_ATTRIBUTE}"
     rf"|(?P<COMMA>,)"
+    rf"|(?P<BEGIN>\{{)"
     rf"|(?P<CLOSE>\))"
     rf"|(?P<END>\}})"
     rf"|(?P<_TUPLE>\()"
@@ -141,7 +144,7 @@ class HloLexer(Lexer):
             raise stray(text, at, end, token, expected)
 
 
-_DEPTH = {"BEGIN": 1, "NESTED": 1, "END": -1}
+_DEPTH = {"BEGIN": 1, "NESTED": 1, "LISTED": 1, "END": -1}
 
 
 def _literal_end(text: str, at: int, end: int) -> int:

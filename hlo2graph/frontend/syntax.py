@@ -55,7 +55,15 @@ class NestedNode:
     instructions: list[InstructionNode]
 
 
-AttributeNode: TypeAlias = Token | NestedNode
+@dataclass(frozen=True, slots=True)
+class ListedNode:
+    """`name={ %f, { instructions } }`: computations, some in the place of their names."""
+
+    name: Token
+    computations: list[Token | NestedNode]
+
+
+AttributeNode: TypeAlias = Token | NestedNode | ListedNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,12 @@ class _Nodes:
     @staticmethod
     def attribute(children: list[Any]) -> NestedNode:
         return NestedNode(children[0], children[1:-1])
+
+    @staticmethod
+    def several(children: list[Any]) -> ListedNode:
+        return ListedNode(
+            children[0], [child for child in children[1:-1] if not _is(child, "COMMA")]
+        )
 
     @staticmethod
     def computation(children: list[Any]) -> ComputationNode:
