@@ -148,6 +148,11 @@ class Instance:
             self._known.popitem(last=False)
 
     @property
+    def home_results(self) -> tuple[int, ...]:
+        """Where its own memory for the results is."""
+        return self._router.home_results
+
+    @property
     def home(self) -> Placement:
         """Where its own memory for the ports is."""
         return self._router.home

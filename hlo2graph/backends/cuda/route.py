@@ -60,7 +60,7 @@ class Router:
         self._inputs = {p.input: k for k, p in enumerate(ports) if p.input is not None}
         self._outputs = {p.output: k for k, p in enumerate(ports) if p.output is not None}
         self._home_in = tuple(home.of(b.slice) for b in plan.inputs)
-        self._home_out = tuple(home.of(b.slice) for b in plan.outputs)
+        self.home_results = tuple(home.of(b.slice) for b in plan.outputs)
         self.home: Placement = tuple(home.bases[p.allocation] for p in ports)
         self._all_home = (None,) * len(plan.outputs)
         self._taken = self._where_they_lie()
@@ -107,7 +107,7 @@ class Router:
                 return None
             placement[port] = given
             inputs.append(given)
-        return Route((), tuple(inputs), tuple(placement), (), self._home_out)
+        return Route((), tuple(inputs), tuple(placement), (), self.home_results)
 
     def _where_they_lie(self) -> list[tuple[int, int, int]] | None:
         """Return the port of each argument, its size and alignment, if none is ever written."""
@@ -121,7 +121,7 @@ class Router:
 
     def _refuse_shared_results(self, brought: Brought) -> None:
         ends = [
-            (self._home_out[k] if wanted is None else wanted, bound)
+            (self.home_results[k] if wanted is None else wanted, bound)
             for k, (wanted, bound) in enumerate(
                 zip(brought.outputs, self._plan.outputs, strict=True)
             )
@@ -224,7 +224,7 @@ class Router:
                 found.append((home, home + self._plan.inputs[position].slice.size))
         found += [
             (at, at + bound.slice.size)
-            for k, (at, bound) in enumerate(zip(self._home_out, self._plan.outputs, strict=True))
+            for k, (at, bound) in enumerate(zip(self.home_results, self._plan.outputs, strict=True))
             if k not in self._outputs
         ]
         return found
@@ -240,7 +240,7 @@ class Router:
                 before.append(Move(given, target, size))
         for position, wanted in enumerate(brought.outputs):
             port = self._outputs.get(position)
-            made = self._home_out[position] if port is None else placement[port]
+            made = self.home_results[position] if port is None else placement[port]
             size = self._plan.outputs[position].slice.size
             if wanted is not None and wanted != made and size:
                 after.append(Move(made, wanted, size))
