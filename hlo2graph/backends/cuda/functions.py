@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isqrt
@@ -15,6 +16,7 @@ from hlo2graph.backends.cuda.source import KernelSource
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
 LETTERS = 4500  # of C++ that take the compiler as long as the headers of a unit
 
+_SECTION = re.compile(rb"\.text\.(\w+)\0")
 OWN: dict[str, Compiled] = {}  # what belongs to no HLO, by architecture: compiled once a process
 
 
@@ -28,6 +30,7 @@ class Functions:
         self._found: dict[str, Any] = {}
         for unit in units:
             self._modules.append(call(cuda.cuModuleLoadData, unit.cubin, doing="loading kernels"))
+        self._unit = {name: at for at, unit in enumerate(units) for name in names_in(unit.cubin)}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._found:
@@ -35,21 +38,14 @@ class Functions:
         return self._found[name]
 
     def _find(self, name: str) -> Any:
-        function, doing = self._held(name), f"for {name}"
+        module = self._modules[self._unit.get(name.encode(), -1)]
+        doing = f"for {name}"
+        function = call(cuda.cuModuleGetFunction, module, name.encode(), doing=doing)
         source = self._sources.get(name)
         if source is not None and source.shared_bytes > STATIC_SHARED:
             which = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             call(cuda.cuFuncSetAttribute, function, which, source.shared_bytes, doing=doing)
         return function
-
-    def _held(self, name: str) -> Any:
-        """Return the function of the one unit that has it."""
-        *others, last = self._modules
-        for module in others:
-            status, function = cuda.cuModuleGetFunction(module, name.encode())
-            if status == cuda.CUresult.CUDA_SUCCESS:
-                return function
-        return call(cuda.cuModuleGetFunction, last, name.encode(), doing=f"for {name}")
 
     def __del__(self) -> None:
         if cuda is not None:
@@ -77,6 +73,11 @@ def compile_kernels(
         return [*found, OWN[arch]]
     OWN[arch] = replace(found[-1], cached=True)
     return found
+
+
+def names_in(cubin: bytes) -> list[bytes]:
+    """Return the names of the functions in a cubin: each has a section."""
+    return _SECTION.findall(cubin)
 
 
 def parted(texts: Sequence[str]) -> list[str]:
