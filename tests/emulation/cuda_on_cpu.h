@@ -168,6 +168,16 @@ inline int __reduce_add_sync(unsigned, int x) {
   emulated::yield();
   return (int)found;
 }
+inline unsigned __reduce_max_sync(unsigned, unsigned x) {
+  const unsigned me = emulated::block.current, first = me / 32 * 32;
+  emulated::block.exchange[me] = x;
+  emulated::yield();
+  unsigned found = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    found = std::max(found, (unsigned)emulated::block.exchange[first + lane]);
+  emulated::yield();
+  return found;
+}
 template <class T>
 inline T __shfl_down_sync(unsigned, T value, unsigned delta, int width = 32) {
   unsigned me = emulated::block.current;

@@ -34,7 +34,9 @@ OPTIONS = (
     "-ffp-contract=off",
     "-w",
 )
-COOPERATES = re.compile(r"__sync|shuffle|__shfl|block_sum|sort_window|fft_line|factor_block|take_largest|sort_by_key|by_warp")
+COOPERATES = re.compile(
+    r"__sync|shuffle|__shfl|block_sum|sort_window|sort_by_key|by_warp|fft_line|factor_block|take_"
+)
 
 
 class EmulatedExecutable(HostExecutable):

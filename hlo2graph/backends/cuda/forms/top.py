@@ -1,8 +1,9 @@
 """The top-k form: a block takes a row.
 
-For a k up to MOST_KEPT the block finds the last element that belongs to the best, bit by bit of its
-key, and puts those before it in order (include/top.cuh). The keys stay in registers where a row is
-no longer than these. For a larger k each thread counts how many elements go before its own.
+For a small k the block looks k times for the best of what is left, in registers. For a k up to
+MOST_KEPT it finds the last element that belongs to the best, bit by bit of its key, and puts those
+before it in order; the keys stay in registers where a row is no longer than these. Both are in
+include/top.cuh. For a larger k each thread counts how many elements go before its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
 
+FEW, KEY_BITS = 16, 32
 MOST_KEPT = 1024
 RANK_THREADS = 256
 WARP, MOST_THREADS = 32, 512
@@ -38,8 +40,11 @@ def top_k_kernel(form: Form) -> KernelSource:
     with emit.block(f"const auto put = [&](int rank, {emit.index_type} at)", ";"):
         value = emit.leaf(form.instr.operands[0], 0, (*row, "at"))
         _store(form, emit, (*row, "rank"), stored(shape.dtype, value), "at")
-    numbers = f"{threads}, {each if each <= MOST_EACH else 0}, {k}"
-    emit.line(f"hlo::take_largest<{numbers}, {emit.index_type}>({length}, key, put);")
+    if k <= FEW and each <= MOST_EACH and shape.dtype.bits <= KEY_BITS:
+        emit.line(f"hlo::take_few<{threads}, {each}, {k}>({length}, key, put);")
+    else:
+        numbers = f"{threads}, {each if each <= MOST_EACH else 0}, {k}, {emit.index_type}"
+        emit.line(f"hlo::take_largest<{numbers}>({length}, key, put);")
     return form.source(emit, shape.elements // length, threads)
 
 

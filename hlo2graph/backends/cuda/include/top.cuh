@@ -91,4 +91,40 @@ __device__ inline void take_largest(Index length, const Key& key, const Put& put
   }
 }
 
+// The largest of what the lanes of a warp have, for each of them.
+__device__ inline u64 warp_largest(u64 x) {
+  const u32 high = __reduce_max_sync(0xffffffffu, (u32)(x >> 32));
+  const u32 low = __reduce_max_sync(0xffffffffu, (u32)(x >> 32) == high ? (u32)x : 0u);
+  return (u64)high << 32 | low;
+}
+
+// The same for a small K and keys of 32 bits: the largest is looked for K times, and taken away. Words
+// have a key and, so that equal ones are told apart, a place, the first one the largest.
+template <int Threads, int Each, int K, class Key, class Put>
+__device__ inline void take_few(int length, const Key& key, const Put& put) {
+  __shared__ u64 parts[2][Threads / 32];
+  const int lane = threadIdx.x % 32;
+  u64 held[Each], mine = 0;
+#pragma unroll
+  for (int e = 0; e < Each; ++e) {
+    const int at = threadIdx.x + e * Threads;
+    held[e] = at < length ? (u64)key(at) << 32 | ~(u32)at : 0ull;
+  }
+  for (int round = 0; round < K; ++round) {
+    u64 best = held[0];
+#pragma unroll
+    for (int e = 1; e < Each; ++e) best = held[e] > best ? held[e] : best;
+    best = warp_largest(best);
+    if (Threads > 32) {
+      if (lane == 0) parts[round % 2][threadIdx.x / 32] = best;
+      __syncthreads();
+      best = warp_largest(lane < Threads / 32 ? parts[round % 2][lane] : 0ull);
+    }
+#pragma unroll
+    for (int e = 0; e < Each; ++e) held[e] = held[e] == best ? 0ull : held[e];
+    mine = threadIdx.x == round ? best : mine;
+  }
+  if (threadIdx.x < K) put((int)threadIdx.x, (int)~(u32)mine);
+}
+
 }  // namespace hlo
