@@ -158,6 +158,8 @@ def _products(body: Body, instr: Instruction) -> float:
 
 def _weight(body: Body, instr: Instruction, elements: int) -> int:
     """Return the cheap operations that one element takes."""
+    if instr.opcode == "broadcast":
+        return 0
     if instr.opcode in _TRANSCENDENTAL:
         return _TRANSCENDENTAL_WEIGHT
     if instr.opcode in _SLOW:
