@@ -35,7 +35,8 @@ _SUFFIX = re.compile(
     rf"(?>M\s*+\({_INT}\)\s*+)?+",
     re.ASCII,
 )
-_ORDER = re.compile(r"-?\d{1,18}", re.ASCII)
+_BLANKS = " \t\r\n"
+_ORDER = re.compile(r"-?\d{1,19}", re.ASCII)
 _DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++|-0++)|(?P<unbounded>\?))\s*+", re.ASCII)
 
 
@@ -192,7 +193,7 @@ def _dims(found: re.Match[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     text, start = found["dims"], found.start("dims")
     dims: list[int] = []
     dynamic: list[int] = []
-    for part in text.split(",") if text.strip(" \t\r\n") else ():
+    for part in text.split(",") if text.strip(_BLANKS) else ():
         dim = _DIM.fullmatch(part)
         if not dim or len(dim["size"] or "") > 19 or int(dim["size"] or 0) > MOST_ELEMENTS:
             raise Fault(
@@ -212,7 +213,7 @@ def _layout(found: re.Match[str], rank: int) -> Layout | None:
     if text is None:
         return None
     order, _, suffix = text.partition(":")
-    parts = [part.strip() for part in order.split(",")] if order.strip() else []
+    parts = [part.strip(_BLANKS) for part in order.split(",")] if order.strip(_BLANKS) else []
     if not all(_ORDER.fullmatch(part) for part in parts):
         raise Fault(
             f"expected dimension numbers in the layout, found {shown(order)}", *found.span()
