@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from needs import needs_gxx
-from rewriting import module_of, opcodes, results, rewritten
+from rewriting import ADD, module_of, opcodes, results, rewritten
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.forms.folding import large_sizes
+from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.hlo import Module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, tolerance_for
+from hlo2graph.ops.region import Rows, region_of
 from hlo2graph.passes import expand_normalizations as expanding
 from hlo2graph.passes.expand_normalizations import expand_normalizations
+from hlo2graph.program.device_figures import figures_for
 from tests.emulation import EmulatedExecutable, Kernels
 
 OPCODES = ("training", "inference", "grad")
@@ -121,6 +125,25 @@ def test_short_features_take_one_kernel_with_what_follows():
     )
     (kernel,) = h2g.plan(module, target="sm_90").body.thunks
     assert kernel.name.startswith("exponential")
+
+
+def test_an_array_counts_once_for_each_tap_that_reads_it():
+    """A block of a fold of windows holds fewer elements, or none."""
+    taps = "".join(
+        f"t{k} = f32[8,40] slice(p), slice={{[0:8], [{k}:{k + 40}]}}\n" for k in range(3)
+    )
+    module = module_of(
+        "x = f32[8,40] parameter(0)\ny = f32[8,40] parameter(1)\nz = f32[] constant(0)\n"
+        f"p = f32[8,42] pad(x, z), padding=0_0x1_1\n{taps}"
+        "a = f32[8,40] add(t0, t1)\nb = f32[8,40] add(a, t2)\nc = f32[8,40] multiply(b, y)\n"
+        "r = f32[8] reduce(c, z), dimensions={1}, to_apply=sum",
+        ADD,
+    )
+    region = region_of(module.entry)
+    assert isinstance(region, Rows)
+    shapes = tuple(p.shape for p in module.entry.parameters)
+    signature = Signature("k", shapes, (module.entry.result.shape,), 320, figures_for("sm_90"))
+    assert large_sizes(region, signature, module.entry) == ([4, 4, 4, 4], [])
 
 
 @needs_gxx
