@@ -24,9 +24,11 @@ _TRANSCENDENTAL = frozenset(
     | {"sine", "sinh", "tan", "tanh"}
 )
 SHORT_FOLD = 16  # steps
-_SLOW = frozenset({"divide", "remainder", "rsqrt", "sqrt"})
-_TRANSCENDENTAL_WEIGHT = 16
-_SLOW_WEIGHT = 8
+_WEIGHTS = {  # of other instructions 1, but for folds
+    **dict.fromkeys(_TRANSCENDENTAL, 16),
+    **dict.fromkeys(("divide", "remainder", "rsqrt", "sqrt"), 8),
+    "broadcast": 0,
+}
 _READ_WEIGHT = 3  # of a step of a short fold, which each reader reads anew, from the cache
 _FFT_WEIGHT = 4  # for each doubling of the length
 _SCATTER_BLOCKS = 1024  # each of which looks at all indices
@@ -158,12 +160,8 @@ def _products(body: Body, instr: Instruction) -> float:
 
 def _weight(body: Body, instr: Instruction, elements: int) -> int:
     """Return the cheap operations that one element takes."""
-    if instr.opcode == "broadcast":
-        return 0
-    if instr.opcode in _TRANSCENDENTAL:
-        return _TRANSCENDENTAL_WEIGHT
-    if instr.opcode in _SLOW:
-        return _SLOW_WEIGHT
+    if (weight := _WEIGHTS.get(instr.opcode)) is not None:
+        return weight
     if instr.opcode in ("reduce", "reduce-window", "select-and-scatter"):
         steps = max(1, int(_fan(body, instr, 0, max(1, elements))))
         return steps * (_READ_WEIGHT if steps <= SHORT_FOLD else 1)
