@@ -50,7 +50,6 @@ from hlo2graph.passes.large import SPLIT_LARGE
 from hlo2graph.passes.lay_out_dots import lay_out_dots
 from hlo2graph.passes.loops.double_rounds import double_rounds
 from hlo2graph.passes.loops.guard_rounds import guard_rounds
-from hlo2graph.passes.loops.look_ahead import look_ahead
 from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.part_dots import part_dots
@@ -86,8 +85,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "default": (
         *EXPANSIONS,
         *(inline_calls, expand_normalizations, expand_depthwise, simplify, simplify_loops),
-        *(lay_out_dots, drop_barriers, look_ahead, double_rounds, guard_rounds),
-        expand_inner_products,
+        *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
         *(
             part_dots,
             own_inits,
