@@ -21,7 +21,7 @@ _DECLARATION = re.compile(
 )
 _ASSIGNMENT = re.compile(r"(?:if \(.*?\) )?(?P<name>\w+) [-+*/|&^]?= .*;$")
 _STORE = re.compile(r"([rs]\d+)\[(.*?)\] = .*;$")
-LOAD = re.compile(r"hlo::load\((p\d+)\[([^\]]*)\]\)")
+_LOAD = re.compile(r"hlo::load\((p\d+)\[([^\]]*)\]\)")
 _NARROW_LOAD = re.compile(r"const float (\w+) = hlo::load\((p\d+\[[^\]]*\])\);$")
 _NARROW_STORE = re.compile(r"(r\d+)\[(.*?)\] = (hlo::Store<hlo::(?:bf16|f16|f8\w+|f4\w+)>.*);$")
 _BRACKETED = re.compile(r"\[\((\w+ [-+] \d+)\)\]")
@@ -29,14 +29,14 @@ _INTEGERS = ("int", "long long")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class _Block:
     """`head {`, or `{` alone, the nodes inside, and `}`."""
 
     head: str
-    body: tuple[Node, ...]
+    body: tuple[_Node, ...]
 
 
-Node: TypeAlias = "str | Block"
+_Node: TypeAlias = "str | _Block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Lanes:
         self._step = step
         self._mutable: set[str] = set()  # variables that differ after some assignment
         margin = body[0][: -len(body[0].lstrip())]
-        nodes = tree_of(body)
+        nodes = tuple(_parsed(iter([line.strip() for line in body])))
         known = -1
         while known != len(self._mutable):  # what a loop assigns differs from its start on
             known = len(self._mutable)
@@ -70,12 +70,12 @@ class Lanes:
             self.accesses.clear()
             self.lines = [margin + line for line in self._several(nodes)]
 
-    def _several(self, nodes: Sequence[Node]) -> Iterator[str]:
-        for chain in chains(nodes):
+    def _several(self, nodes: Sequence[_Node]) -> Iterator[str]:
+        for chain in _chains(nodes):
             if isinstance(chain[0], str):
                 yield from self._statement(chain[0])
             else:
-                yield from self._chain([b for b in chain if isinstance(b, Block)])
+                yield from self._chain([b for b in chain if isinstance(b, _Block)])
 
     def _statement(self, text: str) -> Iterator[str]:
         self._note_accesses(text)
@@ -107,7 +107,7 @@ class Lanes:
             return match[0]
         return f"thread {sign} {divisor // count}" + (f" * {count}" if sign == "%" else "")
 
-    def _chain(self, chain: Sequence[Block]) -> Iterator[str]:
+    def _chain(self, chain: Sequence[_Block]) -> Iterator[str]:
         """Write an if with its elses, or a loop: once where the lanes agree on every head."""
         if all(self._names.agree(block.head) for block in chain):
             for number, block in enumerate(chain):
@@ -123,7 +123,7 @@ class Lanes:
             assigned = _ASSIGNMENT.match(line.lstrip())
             if assigned and assigned["name"] not in inner:
                 self._mutable.add(assigned["name"])
-            self.accesses += [Access(array, merges=False) for array, _ in LOAD.findall(line)]
+            self.accesses += [Access(array, merges=False) for array, _ in _LOAD.findall(line)]
         for lane in range(self._count):
             yield from (self._of_lane(line, lane, inner) for line in lines)
 
@@ -162,7 +162,7 @@ class Lanes:
         return _BRACKETED.sub(r"[\1]", NAME.sub(replaced, text)) if lane else text
 
     def _note_accesses(self, text: str) -> None:
-        found = LOAD.findall(text)
+        found = _LOAD.findall(text)
         if stored := _STORE.match(text):
             found.append(stored.groups())
         for array, place in found:
@@ -173,31 +173,26 @@ class Lanes:
             self.accesses.append(Access(array, merges))
 
 
-def tree_of(lines: Sequence[str]) -> tuple[Node, ...]:
-    """Return the lines of whole statements as a tree."""
-    return tuple(_parsed(iter([line.strip() for line in lines])))
-
-
-def _parsed(lines: Iterator[str]) -> Iterator[Node]:
+def _parsed(lines: Iterator[str]) -> Iterator[_Node]:
     """Take lines up to the end of a block, or of all, as a tree."""
     for line in lines:
         if line == "}":
             return
-        yield Block(line[:-1].strip(), tuple(_parsed(lines))) if line.endswith("{") else line
+        yield _Block(line[:-1].strip(), tuple(_parsed(lines))) if line.endswith("{") else line
 
 
-def chains(nodes: Sequence[Node]) -> list[list[Node]]:
+def _chains(nodes: Sequence[_Node]) -> list[list[_Node]]:
     """Part nodes into single ones and ifs with their elses."""
-    found: list[list[Node]] = []
+    found: list[list[_Node]] = []
     for node in nodes:
-        if isinstance(node, Block) and node.head.startswith("else"):
+        if isinstance(node, _Block) and node.head.startswith("else"):
             found[-1].append(node)
         else:
             found.append([node])
     return found
 
 
-def _written(node: Node) -> Iterator[str]:
+def _written(node: _Node) -> Iterator[str]:
     if isinstance(node, str):
         yield node
         return

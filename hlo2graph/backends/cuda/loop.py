@@ -12,7 +12,6 @@ from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
-from hlo2graph.backends.cuda.patch import patches_of, reads_around
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
@@ -30,7 +29,7 @@ def loop_kernel(
 
     Leaves of the same dimensions share one pass; others follow it, each in a pass of its own. Of a
     dynamic-update-slice in place, the pass is over the update only. What is read across the grain
-    goes through tiles, and where much around an element is read, blocks are patches.
+    goes through tiles.
     """
     leaves = signature.results
     updates = dict(_updates(computation, inplace))
@@ -53,30 +52,8 @@ def loop_kernel(
     for number, update in updates.items():
         write = partial(_update, emitter, computation, update, number, leaves[number])
         writer.write([_update_shape(computation, update)], write)
-    if many and not updates and len(passes) == 1 and not writer.merges:
-        patched = _patched_kernel(computation, computations, signature)
-        if patched is not None:
-            return patched
     text = signature.declare(emitter.needed_lines(), THREADS, wide=writer.wide)
     return KernelSource(signature.name, text, blocks_for(writer.threads, THREADS), THREADS)
-
-
-def _patched_kernel(
-    computation: Computation, computations: Mapping[str, Computation], signature: Signature
-) -> KernelSource | None:
-    """Return the kernel whose blocks are patches of rows; None where that saves no reads."""
-    leaves = signature.results
-    patches = patches_of(leaves)
-    if patches is None:
-        return None
-    emitter = ElementEmitter(computations, signature.index_type)
-    test, start = patches.place(emitter), len(emitter.lines)
-    with emitter.block(f"if ({test})" if test else ""):
-        _elements(emitter, computation, leaves, [*range(len(leaves))], "thread")
-    if not reads_around(emitter.lines[start:], signature, leaves[0].elements):
-        return None
-    text = signature.declare(emitter.needed_lines(), patches.threads)
-    return KernelSource(signature.name, text, (patches.blocks, 1, 1), patches.threads)
 
 
 class _Passes:
@@ -86,7 +63,6 @@ class _Passes:
         self._emitter, self._signature = emitter, signature
         self.threads = 0  # that the passes need
         self.wide = False
-        self.merges = False  # one access serves several elements
 
     def write(self, results: Sequence[Shape], element: Callable[[Expr], None]) -> None:
         """Write a pass over arrays of the same dimensions; `element` writes that of a number.
@@ -104,7 +80,6 @@ class _Passes:
         whole = count // (lanes * step) * step
         needed = count - whole * (lanes - 1)
         self.threads, self.wide = max(self.threads, needed), True
-        self.merges |= step == 1
         with emit.block(f"if (thread < {whole})"):
             place = f"thread * {lanes}"
             if step > 1:
