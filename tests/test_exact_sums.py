@@ -88,6 +88,8 @@ def test_the_steps_take_updates_in_any_order():
     assert len(names) == 5, "two fills, two scatters, and what is made of them"
 
 
-@pytest.mark.parametrize("text", [scatter(60_000), scatter(opcode="maximum"), scatter(dtype="f16")])
+@pytest.mark.parametrize(
+    "text", [scatter(60_000), scatter(400_000), scatter(opcode="maximum"), scatter(dtype="f16")]
+)
 def test_others_are_sorted(text):
     assert "sort" in opcodes(order_updates(hlo2graph.parse(text)).entry)

@@ -20,7 +20,7 @@ from hlo2graph.passes.large.arrays import Arrays
 
 MANY = 1 << 16  # updates, more than which are not worth sorting
 MOST = 1 << 30
-FEWEST = 1024  # elements, with fewer of which updates meet too often
+MOST_EACH = 256  # updates of an element, on average, with more of which they meet too often
 _F32, _F64, _S64 = (DTYPES[name] for name in ("f32", "f64", "s64"))
 _INFINITE, _NEGATIVE, _NAN = 255, 256, 257  # what stands for an exponent: which is the largest wins
 _DOWN = 1 << 31  # a negative infinity in a count of infinities
@@ -37,8 +37,7 @@ def sums_exactly(instr: Instruction, shapes: list[Shape], computations: Computat
     return (
         operand.dtype is _F32
         and elements
-        and operand.elements >= FEWEST
-        and MANY < update.elements < MOST
+        and MANY < update.elements < min(MOST, MOST_EACH * operand.elements)
         and binary_reducer(computations, str(instr.attrs["to_apply"])) == "add"
     )
 
