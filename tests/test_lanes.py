@@ -41,6 +41,7 @@ def always_wide(monkeypatch):
 
     for user in (loop, widen):
         monkeypatch.setattr(user, "lanes_for", lanes)
+    monkeypatch.setattr(widen, "holds_all", lambda count, device: False)
 
 
 def planned(text: str, fuse: str = "none"):
@@ -286,3 +287,15 @@ def test_branches_part_only_where_lanes_do():
 
     assert sum("if (" in line for line in lanes(100)) == 1
     assert sum("if (" in line for line in lanes(101)) == 4
+
+
+@pytest.mark.parametrize(
+    ("count", "call", "blocks"),
+    [(130_000, "negate", 508), (250_000, "negate", 245), (250_000, "reverse", 977)],
+)
+def test_small_arrays_have_few_blocks_where_accesses_merge(count, call, blocks):
+    """A device full of threads of one element each starts slower than a part of it."""
+    dims = ", dimensions={0}" if call == "reverse" else ""
+    text = module(f"x = f32[{count}] parameter(0) ROOT r = f32[{count}] {call}(x){dims}")
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
+    assert source.grid == (blocks, 1, 1)

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.hlo import Shape
+from hlo2graph.program.device_figures import DeviceFigures
 
 THREADS = 256
 MOST_VALUES = 96  # alive at once in a thread
 MOST_LINES = 4000
 MOST_APART = 8  # lanes that lie apart: bytes would else be as many as merged ones
+MANY = 4  # blocks of a multiprocessor: more take longer to start than threads with several elements
 FEW = 4  # an array of fewer elements than a quarter of the results is left out of account
 _VALUE = re.compile(r"\b[vm]\d+(?:_\d+)?\b")
 
@@ -26,10 +28,10 @@ _VALUE = re.compile(r"\b[vm]\d+(?:_\d+)?\b")
 def lanes_for(signature: Signature, results: Sequence[Shape]) -> int:
     """Return how many elements of `results`, all of the same dimensions, suit a thread.
 
-    One, as long as the device holds a thread for each: what it is bound by is then the way there.
+    One, as long as few blocks have a thread for each: what it is bound by is then the way there.
     """
     count, device = results[0].elements, signature.device
-    if count <= device.multiprocessors * device.threads:
+    if count <= device.multiprocessors * MANY * THREADS:
         return 1
     read = [s.dtype.size for s in signature.parameters if s.elements * FEW >= count]
     # More would part what neighbouring threads access in the widest arrays.
@@ -37,6 +39,11 @@ def lanes_for(signature: Signature, results: Sequence[Shape]) -> int:
     while lanes > 1 and count // lanes < device.multiprocessors * THREADS:
         lanes //= 2
     return lanes
+
+
+def holds_all(count: int, device: DeviceFigures) -> bool:
+    """Tell whether a device holds a thread for each of `count` elements at once."""
+    return count <= device.multiprocessors * device.threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +59,14 @@ def widened(
     body: Sequence[str], first: str, signature: Signature, results: Sequence[Shape]
 ) -> Wide | None:
     """Return the body that computes element `first` for as many lanes as suit; None for one."""
+    count = results[0].elements
     lanes, step = lanes_for(signature, results), 1
     while lanes > 1:
         if lanes * len(body) <= MOST_LINES:
             wide = Lanes(body, first, lanes, step)
-            if step == 1 and not _mostly_merges(wide, signature, results[0].elements):
+            if step == 1 and not _mostly_merges(wide, signature, count):
+                if holds_all(count, signature.device):
+                    return None  # no access less is to be had, and there is a thread for each
                 lanes, step = min(lanes, MOST_APART), THREADS
                 continue
             if most_alive(wide.lines) <= MOST_VALUES:
