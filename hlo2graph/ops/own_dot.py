@@ -10,7 +10,8 @@ The rule, all of it, from shapes and types alone:
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
 - Dots whose results are looked at together, such as the gates of an LSTM, share a kernel where they
-  `go_together`: up to MOST_TOGETHER, of up to MOST_RESULTS elements each.
+  `go_together`: up to MOST_TOGETHER, of up to MOST_RESULTS elements each and MOST_SUMS in all,
+  beyond which they are sooner done side by side.
 
 A kernel of ours takes in elementwise work on either side and costs one node; a call of the library
 costs one or two, and everything around it is a kernel of its own. Passes ask before they put
@@ -38,6 +39,7 @@ MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
 MOST_OTHER_FLOPS = 1 << 23
 MOST_TOGETHER = 8
 MOST_RESULTS = 1 << 14
+MOST_SUMS = 1 << 16
 _BATCH = "lhs_batch_dims"
 SAME = frozenset({"f16", "bf16", "f32", "f64", "c64", "c128"})  # operands and result alike
 WIDENED = {  # operands of one of these, and what the result may be instead
@@ -76,7 +78,7 @@ def go_together(dots: Sequence[tuple[Instruction, Shape, Shape]]) -> bool:
     return (
         len(alike) == 1
         and len(dots) <= MOST_TOGETHER
-        and 0 < written(dots[0][0]).elements <= MOST_RESULTS
+        and 0 < written(dots[0][0]).elements <= min(MOST_RESULTS, MOST_SUMS // len(dots))
         and all(_steps(dot, lhs) >= FEWEST_STEPS for dot, lhs, _ in dots)
         and all(runs_as_own_kernel(*each) for each in dots)
     )
