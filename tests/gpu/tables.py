@@ -144,11 +144,12 @@ def moving(labs: list[dict]) -> str:
     names = list(dict.fromkeys(row["strategy"] for lab in labs for row in lab["rows"]))
     lines = [
         "`hlo2graph pointers`: microseconds of one call to completion, where arrays stay, rotate",
-        "among four sets, or are new at each call; `auto` over the best, of paired calls, with its",
-        "95 % interval. `auto` never takes `table`, whose kernels would have to be compiled.",
+        "among four sets, or are new at each call; `auto` over the best of the others, which other",
+        "turns choose, of paired turns, with its 95 % interval, and beside it how far two executables",
+        "of one strategy differ.",
         "",
-        f"| program | arrays | {' | '.join(names)} | auto / best |",
-        f"| --- | --- |{' ---: |' * (len(names) + 1)}",
+        f"| program | arrays | {' | '.join(names)} | auto / best | noise |",
+        f"| --- | --- |{' ---: |' * (len(names) + 2)}",
     ]
     for lab in labs:
         for pattern in dict.fromkeys(row["pattern"] for row in lab["rows"]):
@@ -156,6 +157,7 @@ def moving(labs: list[dict]) -> str:
             cells = [f"{rows[name]['latency'] * 1e6:.0f}" for name in names]
             ratio, (low, high) = rows["auto"]["ratio"], rows["auto"]["interval"]
             cells.append(f"{ratio:.2f} ({low:.2f} to {high:.2f})")
+            cells.append(f"{rows['auto']['noise']:.2f}" if "noise" in rows["auto"] else "")
             lines.append(
                 f"| {lab['name'].removeprefix('jit_')} | {pattern} | {' | '.join(cells)} |"
             )

@@ -1,7 +1,7 @@
 """What is cheapest for addresses that have no graph, by costs, and by how often they come.
 
-What costs more once and less later is done when going without has cost as much, so that what is
-chosen costs at most twice what knowing the future would have cost:
+What costs more once and less later is done when going without has cost as much, or sooner where
+addresses of late have shown a habit:
 
 - a graph of their own is built for addresses that have cost that much in copies and moves, or a
   part of that where nearly all addresses of late had come before;
