@@ -19,6 +19,7 @@ from hlo2graph.backends.cuda.source import (
     cpp_name,
     signature_of,
 )
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.backends.cuda.widen import THREADS
 from hlo2graph.hlo import Computation
 from hlo2graph.ops.region import Columns, Loop, Own, Rows, SideBySide, own_root, region_of
@@ -146,6 +147,9 @@ def _written(
     inplace: tuple[tuple[int, int], ...],
 ) -> KernelSource:
     """Return the kernel for a computation that is no set of parts."""
+    if not any(leaf.elements for leaf in signature.results):  # yet a grid has a block
+        text = signature.declare((), WARP)
+        return KernelSource(signature.name, text, (1, 1, 1), WARP, is_light=True)
     region, own = region_of(computation), own_root(computation)
     match region:
         case _ if own is not None:

@@ -27,8 +27,6 @@ def top_k_kernel(form: Form) -> KernelSource:
     emit = form.emitter()
     if k > MOST_KEPT:
         return _by_rank(form, emit, k)
-    if not k or not shape.elements:
-        return form.source(emit, 1, WARP)
     length = shape.dims[-1]
     threads = min(MOST_THREADS, WARP << max(0, -(-length // (EACH * WARP)) - 1).bit_length())
     each = -(-length // threads)
