@@ -281,7 +281,7 @@ def compile(
 
     with paused():
         if isinstance(program, str) and not _is_planned(program) and observe is None:
-            chosen = str(_resolved(planning)), matmul_precision
+            chosen = str(_resolved(planning)), matmul_precision, str(elided)
             made, texts = planned_once(place_of(program, filename, *chosen), make)
         else:
             made, texts = make(), Texts()

@@ -98,6 +98,18 @@ def test_the_second_compilation_parses_plans_and_writes_nothing(fake, folder, mo
         h2g.compile(TEXT, "cuda", observe=lambda stage, text: None)
 
 
+def test_values_for_elided_constants_are_no_others(fake, folder, monkeypatch):
+    text = TEXT.replace("add(a, x)", "add(a, c)").replace(
+        "a =", "c = f32[4] constant({...})\n  a ="
+    )
+    fake(TEXT, fuse="default")
+    h2g.compile(text, "cuda", elided="zeros")
+    monkeypatch.setattr(pipeline, "plan", unexpected)
+    h2g.compile(text, "cuda", elided="zeros")
+    with pytest.raises(Planned):  # kernels hold the values of constants
+        h2g.compile(text, "cuda", elided="random:1")
+
+
 def test_known_kernels_are_not_written_again():
     plan = h2g.plan(TEXT, target="sm_90", fuse="none")
     first, *others = kernels_of(plan).items()
@@ -124,6 +136,15 @@ def test_code_that_changed_while_we_run_keeps_nothing(folder, monkeypatch):
     assert place_of(TEXT, "m") is not None
     kept._code_digest.cache_clear()
     monkeypatch.setattr(kept, "BEGUN", 0)
+    assert place_of(TEXT, "m") is None
+
+
+def test_code_that_cannot_be_looked_at_keeps_nothing(folder, tmp_path, monkeypatch):
+    (tmp_path / "code" / "grammars").mkdir(parents=True)
+    monkeypatch.setattr(kept, "files", lambda _: tmp_path / "code")
+    assert place_of(TEXT, "m") is not None
+    kept._code_digest.cache_clear()
+    (tmp_path / "code" / ".#lock.py").symlink_to("nowhere")  # as editors leave while one writes
     assert place_of(TEXT, "m") is None
 
 

@@ -122,15 +122,18 @@ def planned_once(place: Place | None, make: Callable[[], Plan]) -> tuple[Plan, T
 def _code_digest() -> str:
     """Return what changes when our code does: names, sizes and times of its files.
 
-    Nothing where it lies in no folder, and where it changed since this process began to load it:
-    then what runs here is not what is there.
+    Nothing where it lies in no folder, where files come and go meanwhile, and where it changed
+    since this process began to load it: then what runs here is not what is there.
     """
     folder = files("hlo2graph")
     if not isinstance(folder, Path):
         return ""
     grammars = folder / "grammars"
     folders = (folder, grammars if grammars.is_dir() else folder.parent / "grammars")
-    found = sorted(file for inner in folders for file in _files(inner))
+    try:
+        found = sorted(file for inner in folders for file in _files(inner))
+    except OSError:
+        return ""
     if any(changed > BEGUN for *_, changed in found):
         return ""
     return f"{__version__} {found}"
