@@ -17,7 +17,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     A pipe or a device is written to as it is: there is nothing to replace. Raises OSError that
     names `path`, never the file beside it that is written first.
     """
-    target = path.resolve()
+    target = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError at a loop
     if target.exists() and not target.is_file():
         with target.open("wb") as whole:
             yield whole
