@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 SAMPLE ?= samples/wide_branches.hlo
 WORKERS ?= auto
 CORPUS ?=
+STEPS ?=
 SECONDS ?= 60
 
 # The first Python new enough, unless PYTHON names one.
@@ -47,9 +48,9 @@ corpus: $(VENV)/.developing ## Run folders of programs and known results (CORPUS
 	@test -n "$(CORPUS)" || { echo 'say which folders: make corpus CORPUS="DIR ..."'; exit 2; }
 	$(BIN)/python tests/corpus.py $(CORPUS)
 
-gpu: $(VENV)/.developing ## On a GPU: tests, correctness, sanitizers, timings (CORPUS="DIR ...")
+gpu: $(VENV)/.developing ## On a GPU: all of it (CORPUS="DIR ..."; STEPS="tests soak ..." for some)
 	$(BIN)/hlo2graph doctor
-	$(BIN)/python -m tests.gpu.suite $(CORPUS)
+	$(BIN)/python -m tests.gpu.suite $(CORPUS) $(if $(STEPS),--steps $(STEPS))
 
 bench-gpu: $(VENV)/.developing ## On a GPU: measure beside XLA (CORPUS="DIR ..."; needs jax for CUDA)
 	$(BIN)/python -m tests.gpu.bench $(CORPUS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 import hlo2graph
 from tests.fake_cuda import fake
-from tests.gpu.one import check, measured
+from tests.gpu.one import check, main, measured
 
 __all__ = ["fake"]  # a fixture
 
@@ -43,3 +44,13 @@ def test_timings_have_every_figure(fake):
     assert found["status"] == "ok"
     assert set(found["modes"]) == {"serial", "chain", "graph"}
     assert found["call"]["host"] > 0
+
+
+@pytest.mark.parametrize("kind", ["check", "time", "plain"])
+def test_the_suite_asks_for_one_program_at_a_time(fake, monkeypatch, capsys, kind):
+    path = SAMPLES / "fusion.hlo"
+    _, exe = fake(hlo2graph.parse(path.read_text(), path.name))
+    monkeypatch.setattr(hlo2graph, "compile", lambda *_, **__: exe)
+    main([kind, str(path), "--duration=0.02"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "ok", found["why"]

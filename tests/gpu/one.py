@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 
 
-def main() -> None:
+def main(args: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--precision", default="default")
     parser.add_argument("--unroll", default="auto")
     parser.add_argument("--duration", type=float, default=0.15, help="seconds to time it for")
-    print(json.dumps(one(parser.parse_args())))
+    print(json.dumps(one(parser.parse_args(args))))
 
 
 def one(given: argparse.Namespace) -> dict:
@@ -43,7 +43,7 @@ def one(given: argparse.Namespace) -> dict:
             fuse=given.fuse,
             unroll_loops=given.unroll,
         )
-        work = {"check": check, "time": measured, "plain": plain}[given.one]
+        work = {"check": check, "time": measured, "plain": plain}[given.kind]
         return work(program, path, executable, given)
     except UnsupportedError as error:
         return {"status": "refused", "why": str(error)}

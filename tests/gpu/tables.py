@@ -145,8 +145,8 @@ def moving(labs: list[dict]) -> str:
     lines = [
         "`hlo2graph pointers`: microseconds of one call to completion, where arrays stay, rotate",
         "among four sets, or are new at each call; `auto` over the best of the others, which other",
-        "turns choose, of paired turns, with its 95 % interval, and beside it how far two executables",
-        "of one strategy differ.",
+        "turns choose, of paired turns, with its 95 % interval, and how far two executables of one",
+        "strategy differ.",
         "",
         f"| program | arrays | {' | '.join(names)} | auto / best | noise |",
         f"| --- | --- |{' ---: |' * (len(names) + 2)}",
