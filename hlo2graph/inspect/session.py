@@ -11,9 +11,10 @@ import numpy as np
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import Module
-from hlo2graph.inspect.compare import Comparison, compare, tolerance_for
+from hlo2graph.inspect.compare import Comparison, Tolerance, compare, tolerance_for
 from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.host_runner import HostRunner
+from hlo2graph.inspect.narrowed import narrowed_tolerances
 from hlo2graph.inspect.profile import host_profile
 from hlo2graph.inspect.reference import host_results, pinned_results
 from hlo2graph.inspect.report import RunReport, Stage
@@ -138,14 +139,15 @@ def check_reference(
     else:
         against, want = "the program evaluated as written", host_results(module, args)
     pinned = pinned_results(module)
-    held = _held_against(want, plan, results, wishes, pinned, tf32=tf32)
+    tolerances = _tolerances(module, plan, wishes, tf32=tf32)
+    held = _held_against(want, plan, results, tolerances, pinned)
     if tf32 and wishes.absolute is None and not all(c.ok for c in held):
         moved = moved_by_tf32(module, args, want)
-        held = _held_against(want, plan, results, wishes, pinned, tf32=tf32, moved=moved)
+        held = _held_against(want, plan, results, tolerances, pinned, moved)
         against += ", as far as TF32 leaves it"
     if wishes.absolute is None and has_rounds(module) and not all(c.ok for c in held):
         for moved in moved_by_rounding(module, args):
-            nearer = _held_against(want, plan, results, wishes, pinned, tf32=tf32, moved=moved)
+            nearer = _held_against(want, plan, results, tolerances, pinned, moved)
             if all(c.ok for c in nearer):
                 held = nearer
                 against += ", as near as the last bits of the arguments leave it"
@@ -163,14 +165,20 @@ def _by_xla(given: Module, settled: Module, args: Sequence[Array]) -> tuple[str,
     return "XLA:CPU, given whole arrays", xla_results(settled, args)
 
 
+def _tolerances(module: Module, plan: Plan, wishes: Wishes, *, tf32: bool) -> list[Tolerance]:
+    """Return what each result may differ by: as asked for, else by what it was rounded to."""
+    asked = {"relative": wishes.relative, "absolute": wishes.absolute}
+    found = [tolerance_for(b.shape.dtype, tf32=tf32, **asked) for b in plan.outputs]
+    is_asked = any(value is not None for value in asked.values())
+    return found if is_asked else narrowed_tolerances(module, found)
+
+
 def _held_against(
     want: Sequence[Array],
     plan: Plan,
     results: Sequence[Array],
-    wishes: Wishes,
+    tolerances: Sequence[Tolerance],
     pinned: tuple[bool, ...],
-    *,
-    tf32: bool,
     moved: Sequence[float] | None = None,
 ) -> tuple[Comparison, ...]:
     """Compare with a reference's results, those left out whose bits HLO does not pin.
@@ -179,11 +187,7 @@ def _held_against(
     """
     found = []
     for at, (bound, result, reference) in enumerate(zip(plan.outputs, results, want, strict=True)):
-        tolerance = tolerance_for(
-            bound.shape.dtype, tf32=tf32, relative=wishes.relative, absolute=wishes.absolute
-        )
-        if moved is not None:
-            tolerance = loosened(tolerance, moved[at])
         if pinned[at]:
+            tolerance = tolerances[at] if moved is None else loosened(tolerances[at], moved[at])
             found.append(compare(result, reference, tolerance, bound.name))
     return tuple(found)

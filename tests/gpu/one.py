@@ -117,16 +117,19 @@ def reference(program, path: Path, executable) -> tuple[list, list, str]:
 def differences(program, executable, results, want, against: str) -> list[str]:
     """Return what differs from the reference by more than the tolerances."""
     from hlo2graph.inspect.compare import compare, tolerance_for
+    from hlo2graph.inspect.narrowed import narrowed_tolerances
     from hlo2graph.inspect.reference import pinned_results
+    from hlo2graph.passes.sizes.settle_sizes import settle_sizes
     from tests.corpus import scaled
 
     found = []
-    rows = zip(executable.plan.outputs, results, want, pinned_results(program), strict=True)
-    for bound, got, expected, is_pinned in rows:
+    bounds = executable.plan.outputs
+    own = [tolerance_for(bound.shape.dtype, tf32=executable.tf32) for bound in bounds]
+    tolerances = narrowed_tolerances(settle_sizes(program), own)
+    rows = zip(bounds, results, want, tolerances, pinned_results(program), strict=True)
+    for bound, got, expected, tolerance, is_pinned in rows:
         if is_pinned:
-            tolerance = tolerance_for(bound.shape.dtype, tf32=executable.tf32)
-            tolerance = scaled(tolerance, expected)
-            comparison = compare(got, expected, tolerance, bound.name)
+            comparison = compare(got, expected, scaled(tolerance, expected), bound.name)
             if not comparison.ok:
                 found.append(f"not {against}: {comparison}")
     return found
