@@ -56,6 +56,17 @@ def test_an_architecture_must_be_one(cli, pair):
     assert "'h100' is no architecture" in err
 
 
+def test_kernels_of_a_sequence_that_is_planned(cli, pair, tmp_path):
+    path = tmp_path / "p.thunks"
+    assert cli("plan", pair, "--target", "sm_90", "-o", path)[0] == 0
+    code, out, err = cli("kernels", path)
+    assert (code, err) == (0, "")
+    assert out == cli("kernels", pair)[1]
+    code, _, err = cli("kernels", path, "--target", "sm_90")
+    assert code == 2
+    assert "--target: a thunk sequence is planned already" in err
+
+
 def test_kernels_of_what_cuda_cannot_run(cli, tmp_path):
     path = tmp_path / "sum.hlo"
     path.write_text(
