@@ -44,8 +44,8 @@ def tables() -> str:
     jax_calls = (
         "`hlo2graph.jax.jit` beside `jax.jit`, JAX's own arrays in and out (`python -m\n"
         "tests.gpu.jax_jit`, at 7f73382): microseconds to completion / a call of many queued,\n"
-        "and both over jax.jit's, of ours with the better latency. Queued calls are mostly slower.\n"
-        "\n" + (RESULTS / "jax_jit.md").read_text()
+        "and both over jax.jit's, of ours with the better latency. Queued calls are mostly\n"
+        "slower.\n\n" + (RESULTS / "jax_jit.md").read_text()
     )
     parts = [beside_xla(bench), bounds(bench), modes(timings), moving(moved), jax_calls]
     parts.append(forms(measured))
