@@ -14,13 +14,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from hlo2graph.errors import BackendError
-from hlo2graph.hlo import Computation, Instruction, Module
+from hlo2graph.hlo import Computation, Instruction, Module, Shape
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.ops.spec import Array
 
@@ -37,7 +38,7 @@ def xla_results(module: Module, args: Sequence[Array]) -> tuple[Array, ...]:
         raise BackendError("--reference xla needs jax: pip install 'hlo2graph[jax]'")
     with TemporaryDirectory(prefix="hlo2graph-") as name:
         folder = Path(name)
-        (folder / "program.hlo").write_text(format_module(_with_calls_for_fusions(module)))
+        (folder / "program.hlo").write_text(format_module(_as_xla_takes_it(module)))
         (folder / "args").write_bytes(pickle.dumps(tuple(args)))
         done = subprocess.run(
             [sys.executable, "-m", "hlo2graph.inspect.xla", name],
@@ -61,21 +62,75 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     return f"signal {-done.returncode}: {said}" if done.returncode < 0 else said
 
 
-def _with_calls_for_fusions(module: Module) -> Module:
-    """Return the module with its fusions as calls: XLA takes fusions only from its own passes."""
-    rewritten = {name: _with_calls(c) for name, c in module.computations.items()}
+def _as_xla_takes_it(module: Module) -> Module:
+    """Return the module with nothing that XLA takes only from its own passes.
+
+    Its fusions become calls, and bitcasts, whose layouts it would choose anew, moves of elements.
+    """
+    rewritten = {name: _rewritten(c) for name, c in module.computations.items()}
     return replace(module, computations=rewritten)
 
 
-def _with_calls(computation: Computation) -> Computation:
-    instructions = tuple(
-        _call(instr) if instr.opcode == "fusion" else instr for instr in computation.instructions
+def _rewritten(computation: Computation) -> Computation:
+    instructions = chain.from_iterable(
+        _for_xla(instr, computation) for instr in computation.instructions
     )
-    return replace(computation, instructions=instructions)
+    return replace(computation, instructions=tuple(instructions))
+
+
+def _for_xla(instr: Instruction, computation: Computation) -> tuple[Instruction, ...]:
+    match instr.opcode:
+        case "fusion":
+            return (_call(instr),)
+        case "bitcast":
+            return _moves(instr, computation)
+        case _:
+            return (instr,)
 
 
 def _call(fusion: Instruction) -> Instruction:
     return replace(fusion, opcode="call", attrs={"to_apply": fusion.attrs["calls"]})
+
+
+def _moves(bitcast: Instruction, computation: Computation) -> tuple[Instruction, ...]:
+    """Return the bitcast as a reshape of the elements as they lie; of another type, as it is."""
+    (name,) = bitcast.operands
+    source, target = computation[name].shape, bitcast.shape
+    assert isinstance(source, Shape)
+    assert isinstance(target, Shape)
+    if source.dtype is not target.dtype:
+        return (bitcast,)
+    moves: list[Instruction] = []
+    if not source.is_row_major:
+        lain, order = _fresh(bitcast, "lain", computation), source.minor_to_major[::-1]
+        moves.append(_move("transpose", lain, _stored(source), name, order))
+        name = lain
+    if target.is_row_major:
+        return (*moves, _move("reshape", bitcast.name, target.with_layout(None), name))
+    shaped = _fresh(bitcast, "shaped", computation)
+    moves.append(_move("reshape", shaped, _stored(target), name))
+    order = target.minor_to_major[::-1]
+    back = tuple(order.index(dim) for dim in range(target.rank))
+    return (*moves, _move("transpose", bitcast.name, target.with_layout(None), shaped, back))
+
+
+def _move(
+    opcode: str, name: str, shape: Shape, operand: str, order: tuple[int, ...] | None = None
+) -> Instruction:
+    attrs = {} if order is None else {"dimensions": order}
+    return Instruction(name, opcode, shape, (operand,), attrs)
+
+
+def _stored(shape: Shape) -> Shape:
+    """Return the shape with its dimensions in the order in which they lie, most major first."""
+    return Shape(shape.dtype, tuple(shape.dims[dim] for dim in shape.minor_to_major[::-1]))
+
+
+def _fresh(bitcast: Instruction, step: str, computation: Computation) -> str:
+    name = f"{bitcast.name}.{step}"
+    while name in computation:
+        name += "_"
+    return name
 
 
 def _serve(folder: Path) -> None:
