@@ -9,7 +9,7 @@ import click
 
 from hlo2graph.cli.files import Input, emit, joined, modules_in, read_file, write_whole
 from hlo2graph.cli.options import file_argument, output_option, planning_options
-from hlo2graph.cli.programs import plan_of
+from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import PlanOptions
 
@@ -76,4 +76,4 @@ def command(
 
 
 def _with_target(part: Input, planning: PlanOptions) -> PlanOptions:
-    return planning if part.saved is not None else {"target": "sm_90", **planning}
+    return planning if is_planned(part) else {"target": "sm_90", **planning}
