@@ -120,3 +120,134 @@ def test_every_kernel_and_every_edge_between_kernels_is_explained(sample):
         fusions = [i for i in computation.instructions if i.opcode == "fusion"]
         pairs = {(o, f.name) for f in fusions for o in f.operands if computation[o] in fusions}
         assert pairs <= explained
+
+
+RESULTS = {
+    "is the result",
+    "what it makes is read by other kernels too: another result",
+    "reads the same arrays: one pass over them",
+}
+
+PAIR = module(
+    "p = f32[1000] parameter(0)\nw = s32[1000] parameter(1)\nz = s32[] constant(0)\n"
+    "n = s32[] constant(1000)\nzs = s32[1000] broadcast(z), dimensions={}\n"
+    "ns = s32[1000] broadcast(n), dimensions={}\nlow = pred[1000] compare(w, zs), direction=LT\n"
+    "up = s32[1000] add(w, ns)\nat = s32[1000] select(low, up, w)\n"
+    "g = f32[1000] tanh(p)\nh = f32[1000] convert(at)\ne = f32[1000] multiply(g, h)\n"
+    "r = f32[1000] reverse(e), dimensions={0}\nb = pred[1000] compare(e, r), direction=NE\n"
+    "ROOT t = (f32[1000], pred[1000]) tuple(e, b)"
+)
+
+
+def test_only_what_a_kernel_writes_is_a_result():
+    (made,) = why(PAIR, target="sm_90").decisions
+    (kernel,) = made.together
+    reasons = {member.name: member.why for member in kernel.members}
+    assert reasons == {
+        **dict.fromkeys(("low", "up", "at", "g", "h", "r"), "read here only"),
+        "e": "what it makes is read by other kernels too: another result",
+        "b": "is the result",
+    }
+
+
+@pytest.mark.parametrize("sample", ["attention", "copies_rotated_state", "reductions", "scan"])
+def test_results_and_copies_are_those_of_the_plan(sample):
+    """As many members are results as the kernel has; as many kernels have a copy as it says."""
+    import hlo2graph as h2g
+
+    [path] = [p for p in SAMPLES if p.name == f"{sample}.hlo"]
+    module = h2g.parse(path.read_text())
+    for rewrite in PASSES["default"][: PASSES["default"].index(fuse) + 1]:
+        module = rewrite(module)
+    for made in why(path.read_text(), target="sm_90").decisions:
+        members = [member for kernel in made.together for member in kernel.members]
+        for kernel in made.together:
+            parts = module.computations[made.computation][kernel.kernel]
+            results = [m for m in kernel.members if m.why in RESULTS]
+            if parts.opcode == "fusion":
+                root = module.computations[str(parts.attrs["calls"])].result
+                assert len(results) == (len(root.operands) if root.opcode == "tuple" else 1)
+        for member in members:
+            copies = sum(other.name == member.name for other in members)
+            if "cheap enough" in member.why:
+                assert copies > 1
+                assert f" {copies} kernels" in member.why
+            else:
+                assert copies == 1
+
+
+ROUNDS = f"""HloModule m
+{SUM}
+more {{
+  s = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(20)
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+step {{
+  s = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[64,64] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  z = f32[] constant(0)
+  r = f32[64] reduce(x, z), dimensions={{1}}, to_apply=sum
+  b = f32[64,64] broadcast(r), dimensions={{0}}
+  y = f32[64,64] subtract(x, b)
+  ROOT t = (s32[], f32[64,64]) tuple(next, y)
+}}
+ENTRY main {{
+  z = s32[] constant(0)
+  p = f32[64,64] parameter(0)
+  t = (s32[], f32[64,64]) tuple(z, p)
+  w = (s32[], f32[64,64]) while(t), condition=more, body=step
+  ROOT y = f32[64,64] get-tuple-element(w), index=1
+}}
+"""
+
+
+def test_rounds_of_a_loop_are_kept_apart_by_a_barrier():
+    """The kernels of two rounds are named, not the barrier, which no plan has."""
+    pairs = [pair for made in why(ROUNDS, target="sm_90").decisions for pair in made.apart]
+    kernels = {k.kernel for d in why(ROUNDS, target="sm_90").decisions for k in d.together}
+    assert pairs
+    for pair in pairs:
+        assert {pair.producer, pair.reader} <= kernels
+        assert pair.why.startswith("a barrier between rounds of the loop")
+
+
+def test_a_barrier_of_the_program_is_not_one_between_rounds():
+    body = (
+        "p = f32[64] parameter(0)\na = f32[64] tanh(p)\nt = f32[64] opt-barrier(a)\n"
+        "q = f32[64] tanh(p), control-predecessors={t}\nROOT c = f32[64] sine(t)"
+    )
+    assert "a barrier of the program is between them" in apart(body)
+
+
+def test_a_scatter_is_kept_apart_from_what_it_updates():
+    whole = "{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }"
+    body = (
+        "p = s32[4096] parameter(0)\ni = s32[1024,1] parameter(1)\nu = s32[1024] parameter(2)\n"
+        "a = s32[4096] negate(p)\nROOT s = s32[4096] scatter(a, i, u), update_window_dims={}, "
+        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+        "to_apply=whole"
+    )
+    text = module(body).replace("ENTRY", f"whole {whole}\nENTRY")
+    (made,) = why(text, target="sm_90").decisions
+    (pair,) = made.apart
+    assert (pair.producer, pair.reader) == ("a", "s")
+    assert pair.why == "a barrier before the scatter, which updates in place what is made here"
+
+
+def test_a_view_that_others_have_too_says_so():
+    body = (
+        "p = f32[64] parameter(0)\nv = f32[8,8] reshape(p)\na = f32[8,8] tanh(v)\n"
+        "b = f32[8,8] negate(a)\nROOT t = (f32[8,8], f32[8,8]) tuple(v, b)"
+    )
+    (made,) = why(module(body), target="sm_90").decisions
+    (kernel,) = made.together
+    assert [(m.name, m.why) for m in kernel.members] == [
+        ("v", "a view, which costs nothing: others that read it have it too"),
+        ("a", "read here only"),
+        ("b", "is the result"),
+    ]

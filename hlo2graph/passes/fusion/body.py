@@ -15,6 +15,7 @@ from hlo2graph.ops.spec import Lowering
 from hlo2graph.passes.join import controls, waits_of
 
 VIEWS = frozenset({"bitcast", "get-tuple-element", "reshape"})
+TIED = "control dependencies tie it"
 _AT_THE_END = frozenset({"bitcast", "reshape"})
 _ALONE = frozenset({"custom-call", "fusion", "rng"})  # rng: its name decides what it draws
 _KERNELS = (Lowering.KERNEL, Lowering.VIEW)
@@ -73,7 +74,7 @@ class Body:
                 held |= {instr.name, *before}
         for instr in computation.instructions:
             if instr.name in held:
-                found.barred[instr.name] = "control dependencies tie it"
+                found.barred[instr.name] = TIED
             elif instr.name in early:
                 found.barred[instr.name] = "it is copied while what is put there is made"
             elif reason := _why_barred(found, instr):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from hlo2graph.ops.region import Columns, Folding, Loop, Own, Region, Rows, region_of
@@ -19,7 +19,6 @@ from hlo2graph.passes.fusion.cost import (
 from hlo2graph.passes.fusion.facts import IN_PLACE
 from hlo2graph.passes.fusion.sheet import Sheet, Table, buffer_path
 
-ROOT = "is the result"
 AGAIN = "a dear instruction would be computed more than once"
 UPDATED = "it would read, at another index, a buffer that it updates in place"
 COPIED = "a product's kernel would copy what it updates"
@@ -32,7 +31,7 @@ SLOWER = "it would take longer than both alone"
 class Group:
     """Members that become one kernel; `results` are those needed outside, in program order.
 
-    `sheet` has what they need, `why` says of each member why it is here.
+    `sheet` has what they need.
     """
 
     members: frozenset[str]
@@ -40,7 +39,6 @@ class Group:
     region: Region | None
     sheet: Sheet
     cost: Cost
-    why: Mapping[str, str]
 
     @property
     def inputs(self) -> Collection[str]:
@@ -75,20 +73,20 @@ class Judge:
     def alone(self, name: str) -> Group:
         """Return the group of one instruction."""
         if name not in self._alone:
-            self._alone[name] = self._weigh(frozenset({name}), (name,), {name: ROOT})
+            self._alone[name] = self._weigh(frozenset({name}), (name,))
         return self._alone[name]
 
-    def with_producer(self, group: Group, name: str, why: str) -> Group | str:
+    def with_producer(self, group: Group, name: str) -> Group | str:
         """Return `group` with what makes one of its operands, or why that is no good kernel."""
         if name in group.sheet.fed and self._reads_much(name):
             return FED  # behind what makes its operands it may be computed once
-        members, reasons = group.members | {name}, {**group.why, name: why}
+        members = group.members | {name}
         if self.facts[name].is_hero or group.cost.in_place:
-            whole = self._weigh(members, group.results, reasons)
+            whole = self._weigh(members, group.results)
         else:  # what its operands are made of is nothing to a kernel's form
             sheet = group.sheet.copy()
             sheet.add(name)
-            whole = Group(members, group.results, group.region, sheet, sheet.cost(), reasons)
+            whole = Group(members, group.results, group.region, sheet, sheet.cost())
         if whole.region is None:
             return NO_FORM.format(group.form, self.alone(name).form)
         return self._refusal((group,), whole) or whole
@@ -97,7 +95,7 @@ class Judge:
         """Tell whether it takes less than `time` more not to make `name` by a kernel of its own."""
         return time <= LAUNCH_NS * self.facts[name].has_work or time <= self.alone(name).cost.time
 
-    def union(self, one: Group, other: Group, results: Iterable[str], why: str) -> Group | str:
+    def union(self, one: Group, other: Group, results: Iterable[str]) -> Group | str:
         """Return both groups as one, with these results, or why that is no good kernel."""
         known = self._refused.get((one, other))
         if known is not None:
@@ -108,8 +106,7 @@ class Judge:
         if one.cost.instructions + other.cost.instructions - shared > MOST_INSTRUCTIONS:
             return TOO_LONG
         members = one.members | other.members
-        reasons = {**dict.fromkeys(one.members, why), **other.why}
-        whole = self._weigh(members, tuple(self.body.in_order(results)), reasons)
+        whole = self._weigh(members, tuple(self.body.in_order(results)))
         refusal = self._refusal((one, other), whole) or (FED if self._feeds_much(whole) else None)
         if refusal is not None:
             self._refused[one, other] = refusal
@@ -120,14 +117,12 @@ class Judge:
         read = (ask.operand for ask in self.facts[name].asks)
         return sum(self.facts[o].elements > 1 for o in read if o not in self.body.free)
 
-    def _weigh(
-        self, members: frozenset[str], results: tuple[str, ...], why: Mapping[str, str]
-    ) -> Group:
+    def _weigh(self, members: frozenset[str], results: tuple[str, ...]) -> Group:
         region: Region | None = Loop()
         if any(self.facts[name].is_hero for name in members):
             region = region_of(self.body.outline(members, results, "candidate").computation)
         sheet = Sheet.of(self.facts, members, results, region)
-        return Group(members, results, region, sheet, sheet.cost(), why)
+        return Group(members, results, region, sheet, sheet.cost())
 
     def _refusal(self, parts: Sequence[Group], whole: Group) -> str | None:
         """Return why `whole` is no good kernel in the place of its parts, in words."""

@@ -21,9 +21,6 @@ from hlo2graph.passes.fusion.group import Group, Judge
 
 MOST_READERS = 16  # kernels into which a cheap instruction is copied
 
-ONLY_READER = "read here only"
-COPIED = "cheap enough to be computed in each of the {} kernels that read it"
-
 
 @dataclass(slots=True)
 class Growth:
@@ -75,11 +72,10 @@ class Growth:
         """Return the readers with `name` in each, if that is better than making it once."""
         if len(readers) > 1 and self._is_too_dear(name, len(readers)):
             return None
-        why = ONLY_READER if len(readers) == 1 else COPIED.format(len(readers))
         before = [self.groups[number] for number in readers]
         after = []
         for group in before:
-            found = self.judge.with_producer(group, name, why)
+            found = self.judge.with_producer(group, name)
             if isinstance(found, str):
                 return None
             after.append(found)

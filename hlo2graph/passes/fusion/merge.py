@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hlo2graph.passes.figures import LAUNCH_NS
-from hlo2graph.passes.fusion.body import VIEWS, Body
+from hlo2graph.passes.fusion.body import Body
 from hlo2graph.passes.fusion.cost import time_outside
 from hlo2graph.passes.fusion.facts import NO_WORK
 from hlo2graph.passes.fusion.group import SLOWER, Group, Judge
@@ -32,9 +32,7 @@ from hlo2graph.passes.fusion.group import SLOWER, Group, Judge
 SHARED = 0.25
 MOST_TRIED = 8  # kernels that read the same value
 
-ALSO = "what it makes is read by other kernels too: another result"
 TRIED = f"{MOST_TRIED} other kernels that read it were tried first"
-SIBLING = "reads the same arrays: one pass over them"
 LATER = "another kernel, which waits for one of them, would begin later"
 APART = "they share too few bytes to gain by one pass"
 
@@ -99,10 +97,6 @@ class Merging:
         """Tell whether a node takes time: what stands for others, or is known, does not."""
         return self._time(node) > 0
 
-    def is_view(self, node: Node) -> bool:
-        """Tell whether a node only shows what another one makes."""
-        return isinstance(node, str) and self.body[node].opcode in VIEWS
-
     def why_apart(self, producer: Node, reader: Node, view: str | None = None) -> str:
         """Return why a kernel and one that reads it, through a view or not, are not one."""
         for node in (producer, reader):
@@ -111,12 +105,12 @@ class Merging:
         assert isinstance(producer, Group)
         assert isinstance(reader, Group)
         found = (
-            self.judge.with_producer(reader, view, ALSO)
+            self.judge.with_producer(reader, view)
             if view is not None
-            else self.judge.union(producer, reader, self._needed(producer, reader), ALSO)
+            else self.judge.union(producer, reader, self._needed(producer, reader))
         )
         if not isinstance(found, str):
-            found = self._merged(producer, reader, ALSO)
+            found = self._merged(producer, reader)
         return found if isinstance(found, str) else TRIED
 
     # ---- merges ---------------------------------------------------------------------------
@@ -128,7 +122,7 @@ class Merging:
             return
         if isinstance(maker, Group) and maker.cost.time:
             for reader in self._reading(value)[:MOST_TRIED]:
-                found = self._merged(maker, reader, ALSO)
+                found = self._merged(maker, reader)
                 if isinstance(found, Group):
                     self._put(maker, reader, found)
                     maker = found
@@ -146,11 +140,11 @@ class Merging:
         found = [n for n in self.readers.get(value, ()) if isinstance(n, Group) and n.cost.time]
         return sorted(found, key=self.begin.__getitem__)
 
-    def _merged(self, one: Group, other: Group, why: str) -> Group | str:
+    def _merged(self, one: Group, other: Group) -> Group | str:
         """Return a producer and its reader as one, or why they stay two."""
         if self._slot(one, other, max(self._time(one), self._time(other))) is None:
             return LATER
-        found = self.judge.union(one, other, self._needed(one, other), why)
+        found = self.judge.union(one, other, self._needed(one, other))
         if isinstance(found, str):
             return found
         if found.cost.time > one.cost.time + other.cost.time:
@@ -161,7 +155,7 @@ class Merging:
         shared = sum(self.body[i].shape.size for i in set(one.inputs).intersection(other.inputs))
         if shared < SHARED * min(one.cost.bytes, other.cost.bytes):
             return APART
-        return self._merged(one, other, SIBLING)
+        return self._merged(one, other)
 
     def _needed(self, one: Group, other: Group) -> Iterator[str]:
         """Yield the results of both that something else needs."""

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.hlo import Module
+from hlo2graph.ops.expect import integer
 from hlo2graph.ops.region import SideBySide, region_of
+from hlo2graph.ops.views import same_places
+from hlo2graph.passes.fusion.body import TIED, VIEWS, Body
 from hlo2graph.passes.fusion.group import Group
 from hlo2graph.passes.fusion.merge import Merging, Node
+
+RESULT = "is the result"
+ALSO = "what it makes is read by other kernels too: another result"
+SIBLING = "reads the same arrays: one pass over them"
+ONLY_READER = "read here only"
+COPIED = "cheap enough to be computed in each of the {} kernels that read it"
+VIEW = "a view, which costs nothing: others that read it have it too"
+
+ROUNDS = "a barrier between rounds of the loop: no round is computed again in a later one"
+UPDATES = "a barrier before the scatter, which updates in place what is made here"
+BARRIER = "a barrier of the program is between them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +90,14 @@ def launches_of(module: Module) -> dict[tuple[str, str], str]:
 def decisions_of(computation: str, merging: Merging, named: Mapping[Group, str]) -> Decisions:
     """Return the decisions for a computation whose groups' kernels have these names."""
     groups = [n for n in merging.in_order() if isinstance(n, Group)]
+    copies = Counter(name for group in groups for name in group.members)
     together = tuple(
-        Together(named[group], group.form, tuple(_members(merging, group))) for group in groups
+        Together(named[group], group.form, tuple(_members(merging, group, copies)))
+        for group in groups
     )
     pairs: dict[tuple[str, str], str] = {}
     for reader in merging.in_order():
-        if merging.is_kernel(reader):
+        if merging.is_kernel(reader) and not _is_barrier(merging, reader):
             for producer, why in _apart(merging, reader):
                 pair = _name(producer, named), _name(reader, named)
                 pairs.setdefault(pair, why)
@@ -88,22 +105,77 @@ def decisions_of(computation: str, merging: Merging, named: Mapping[Group, str])
     return Decisions(computation, together, apart)
 
 
-def _members(merging: Merging, group: Group) -> Iterator[Member]:
+def _members(merging: Merging, group: Group, copies: Mapping[str, int]) -> Iterator[Member]:
+    """Yield the members with reasons that hold of the groups as they are after all merges."""
     for name in merging.body.in_order(group.members):
-        yield Member(name, group.why[name])
+        if name in group.results:
+            yield Member(name, _why_result(merging, group, name))
+        elif merging.maker.get(name) == name:
+            yield Member(name, VIEW)
+        elif copies[name] > 1:
+            yield Member(name, COPIED.format(copies[name]))
+        else:
+            yield Member(name, ONLY_READER)
+
+
+def _why_result(merging: Merging, group: Group, name: str) -> str:
+    """Return why a kernel makes one of its results, of which the last is what it is for."""
+    if name == group.results[-1]:
+        return RESULT
+    is_read = not group.members.isdisjoint(merging.body.users.get(name, ()))
+    return ALSO if is_read else SIBLING
 
 
 def _apart(merging: Merging, reader: Node) -> Iterator[tuple[Node, str]]:
-    """Yield the kernels that `reader` waits for, views looked through, and why they are apart."""
+    """Yield the kernels that `reader` waits for, and why they are apart.
+
+    Views and barriers, which are no kernels of the plan, are looked through.
+    """
     for value in merging.reads(reader):
-        producer = merging.maker[value]
+        view = barrier = None
+        shown = value
+        while (behind := _behind(merging, shown)) is not None:
+            if not _is_barrier(merging, shown):
+                view = shown
+            shown, passed = behind
+            barrier = barrier or passed
+        producer = merging.maker[shown]
         if merging.is_kernel(producer):
-            yield producer, merging.why_apart(producer, reader)
-        while isinstance(producer, str) and merging.is_view(producer):
-            source = merging.maker[merging.body[producer].operands[0]]
-            if merging.is_kernel(source):
-                yield source, merging.why_apart(source, reader, producer)
-            producer = source
+            if barrier is not None:
+                yield producer, _why_barrier(merging.body, barrier)
+            else:
+                yield producer, merging.why_apart(producer, reader, view)
+
+
+def _behind(merging: Merging, value: str) -> tuple[str, str | None] | None:
+    """Return what a node that is no kernel shows, and the barrier that it shows it through."""
+    if merging.maker[value] != value:
+        return None
+    body = merging.body
+    instr = body[value]
+    if instr.opcode == "opt-barrier":
+        return instr.operands[0], value
+    if instr.opcode not in VIEWS:
+        return None
+    source, barrier = body[instr.operands[0]], None
+    if instr.opcode == "get-tuple-element":
+        while source.opcode == "opt-barrier":
+            source, barrier = body[source.operands[0]], source.name
+        if source.opcode == "tuple":
+            return source.operands[integer(instr, "index")], barrier
+    return source.name, barrier
+
+
+def _is_barrier(merging: Merging, node: Node) -> bool:
+    return isinstance(node, str) and merging.body[node].opcode == "opt-barrier"
+
+
+def _why_barrier(body: Body, name: str) -> str:
+    """Return what a barrier is for: of the program's own only those that do more are left."""
+    barrier, users = body[name], (body[user].opcode for user in body.users[name])
+    if body.barred[name] == TIED or not same_places(body[barrier.operands[0]].shape, barrier.shape):
+        return BARRIER
+    return UPDATES if "scatter" in users else ROUNDS
 
 
 def _name(node: Node, named: Mapping[Group, str]) -> str:
