@@ -573,3 +573,39 @@ def test_parameters_that_rounds_write_over_are_copied_beside_other_work(aliased,
     copied = [i.operands for i in made.entry.instructions if i.opcode == "copy"]
     wanted = [] if aliased else [("zero",), ("p",)] if size == 4 else [("zero",)]
     assert copied == wanted
+
+
+def test_a_branch_that_also_hands_its_result_on_keeps_it_whole_for_that():
+    text = """HloModule m
+    inner {
+      s = (s32[], f32[4]) parameter(0)
+      x = f32[4] get-tuple-element(s), index=1
+      ROOT r = (f32[4]) tuple(x)
+    }
+    first {
+      s = (s32[], f32[4]) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      x = f32[4] get-tuple-element(s), index=1
+      t = (s32[], f32[4]) tuple(n, x)
+      c = (f32[4]) conditional(n, t, t), branch_computations={inner, inner}
+      d = f32[4] get-tuple-element(c), index=0
+      a = s32[] negate(n), control-predecessors={d}
+      ROOT r = (s32[], f32[4]) tuple(n, x)
+    }
+    second {
+      s = (s32[], f32[4]) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      x = f32[4] get-tuple-element(s), index=1
+      y = f32[4] negate(x)
+      ROOT r = (s32[], f32[4]) tuple(n, y)
+    }
+    ENTRY e {
+      i = s32[] parameter(0)
+      x = f32[4] parameter(1)
+      t = (s32[], f32[4]) tuple(i, x)
+      c = (s32[], f32[4]) conditional(i, t, t), branch_computations={first, second}
+      ROOT y = f32[4] get-tuple-element(c), index=1
+    }"""
+    made = simplify(h2g.parse(text))
+    assert made.computations["first"].root in made.computations["first"]["c"].operands
+    verify(simplify_loops(made))

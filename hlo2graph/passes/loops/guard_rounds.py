@@ -32,7 +32,7 @@ from hlo2graph.passes.loops.several import several_rounds
 from hlo2graph.passes.loops.small import is_small
 from hlo2graph.passes.loops.state import loop_state
 from hlo2graph.passes.names import Names
-from hlo2graph.passes.rules.tuple_parts import index_of, take_apart
+from hlo2graph.passes.rules.tuple_parts import index_of, own_root
 from hlo2graph.passes.sequences import sequences
 from hlo2graph.passes.simplify import simplify
 
@@ -147,7 +147,7 @@ def _is_light(body: Computation, condition: Computation) -> bool:
 def _guarded(body: Draft, condition: str) -> Computation:
     """Return a round that leaves the state as it is where the condition does not hold."""
     [given] = body.computation.parameters
-    take_apart(body, body.root)
+    own_root(body)
     root = body[body.root]
     holds = body.add(root, "call", _HOLDS, (given.name,), {"to_apply": condition})
     results = [_chosen(body, given.name, k, name, holds) for k, name in enumerate(root.operands)]

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from hlo2graph.hlo import Instruction, TupleShape
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.rules.tuple_parts import elements, index_of, narrowed, renumber, take_apart
+from hlo2graph.passes.rules.tuple_parts import (
+    elements,
+    index_of,
+    narrowed,
+    own_root,
+    renumber,
+    take_apart,
+)
 
 
 def shrink_branches(around: Draft, conditional: Instruction, branches: Sequence[Draft]) -> None:
@@ -20,7 +27,7 @@ def shrink_branches(around: Draft, conditional: Instruction, branches: Sequence[
         return
     numbers = {old: new for new, old in enumerate(read)}
     for branch in branches:
-        take_apart(branch, branch.root)
+        own_root(branch)
         root = branch[branch.root]
         kept = replace(root, operands=tuple(root.operands[k] for k in read))
         branch.become(root.name, narrowed(kept, numbers))

@@ -10,6 +10,7 @@ from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.rules.tuple_parts import (
     index_of,
     narrowed,
+    own_root,
     parts_of,
     renumber,
     take_apart,
@@ -118,7 +119,7 @@ def loop_state(
         take_apart(draft, parameter.name)
         drafts.append((draft, parameter.name))
     (body, given), (condition, tested) = drafts
-    take_apart(body, body.root)
+    own_root(body)
     return LoopState(around, loop.name, body, given, condition, tested)
 
 

@@ -33,6 +33,14 @@ def take_apart(draft: Draft, name: str) -> None:
         draft.root = again
 
 
+def own_root(draft: Draft) -> None:
+    """Let the result be a tuple that nothing inside reads, to be made smaller or larger."""
+    take_apart(draft, draft.root)
+    root = draft[draft.root]
+    if draft.users_of(root.name):
+        draft.root = draft.add(root, "tuple", root.shape, root.operands)
+
+
 def elements(draft: Draft, name: str) -> list[Instruction]:
     """Return the instructions that take elements of the tuple `name`."""
     return [u for u in draft.users_of(name) if u.opcode == "get-tuple-element"]
