@@ -170,7 +170,7 @@ def forms(measured: dict) -> str:
     lines = [
         "Kernel forms on 400 MB: bandwidth, and its share of that of a device-to-device copy of as",
         "many bytes. Targets are 0.85 for loops, rows and normalisations, 0.75 for columns and",
-        "transposes; `under` marks what misses its own.",
+        "transposes; `under` marks what misses its own. Rows with * are of an earlier commit.",
         "",
         "| form | kernels | GB/s | of a copy |",
         "| --- | ---: | ---: | ---: |",
@@ -180,6 +180,7 @@ def forms(measured: dict) -> str:
         if size == LARGEST:
             part = statistics.median(found["part"])
             under = " under" if found["under"] else ""
+            name += "*" * ("earlier" in found)
             cells = [name, str(found["kernels"]), f"{found['bandwidth'] / 1e9:,.0f}"]
             lines.append(f"| {' | '.join([*cells, f'{part:.2f}{under}'])} |")
     return "\n".join(lines) + "\n"
