@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from hlo2graph.backends.randoms import random_array
 from hlo2graph.errors import InputError, Note, Span, UnsupportedError
-from hlo2graph.hlo import AnyLiteral, Computation, Instruction, Literal, Shape
+from hlo2graph.hlo import AnyLiteral, Computation, Instruction, Literal, Module, Shape
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Allocation, Plan
 
-Values: TypeAlias = Callable[[Shape], Array]
+Values: TypeAlias = Callable[[Literal], Array]
 NAMED = 8  # elided constants that the error names; it counts the rest
 
 
@@ -32,20 +32,25 @@ def fill_elided(plan: Plan, how: str | None) -> Plan:
     return replace(
         plan,
         allocations=tuple(_filled_allocation(a, values) for a in plan.allocations),
-        computations={
-            name: _filled_computation(c, values) for name, c in plan.computations.items()
-        },
+        computations=_filled_computations(plan.computations, values),
     )
+
+
+def fill_module(module: Module, how: str) -> Module:
+    """Return the module with the values that `fill_elided` gives to any plan made of it."""
+    return replace(module, computations=_filled_computations(module.computations, _values(how)))
 
 
 def _values(how: str) -> Values:
     if how == "zeros":
-        return lambda shape: np.zeros(shape.dims, shape.dtype.numpy)
+        return lambda literal: np.zeros(literal.shape.dims, literal.shape.dtype.numpy)
     kind, _, seed = how.partition(":")
     if kind != "random" or not (seed.isascii() and seed.isdigit()):
         raise InputError(f"elided constants can be zeros or random:SEED, not {how!r}")
-    rng = np.random.default_rng(int(seed))
-    return lambda shape: random_array(shape, rng)
+    # By place, not in turn: a plan may hold a constant twice or not at all, in any order.
+    return lambda literal: random_array(
+        literal.shape, np.random.default_rng((int(seed), literal.at))
+    )
 
 
 def _elided(plan: Plan) -> Iterator[tuple[str, Shape, Span | None]]:
@@ -96,6 +101,12 @@ def _filled_allocation(allocation: Allocation, values: Values) -> Allocation:
     return replace(allocation, literal=_filled_array(allocation.literal, values))
 
 
+def _filled_computations(
+    computations: Mapping[str, Computation], values: Values
+) -> dict[str, Computation]:
+    return {name: _filled_computation(c, values) for name, c in computations.items()}
+
+
 def _filled_computation(computation: Computation, values: Values) -> Computation:
     if not any(part.is_elided for i in computation.instructions for part in _literals(i.payload)):
         return computation
@@ -116,4 +127,4 @@ def _filled_literal(literal: AnyLiteral, values: Values) -> AnyLiteral:
 
 
 def _filled_array(literal: Literal, values: Values) -> Literal:
-    return Literal(literal.shape, values(literal.shape)) if literal.is_elided else literal
+    return Literal(literal.shape, values(literal)) if literal.is_elided else literal

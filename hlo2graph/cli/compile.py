@@ -87,7 +87,7 @@ def command(
       hlo2graph plan model.h2g --json - | jq .stats
     """
     from hlo2graph.backends.cuda.choices import Choices
-    from hlo2graph.backends.elided import fill_elided
+    from hlo2graph.backends.elided import fill_elided, fill_module
     from hlo2graph.saved.choices import checked, options_of
     from hlo2graph.saved.writing import save
 
@@ -99,14 +99,13 @@ def command(
         chosen = replace(part.saved.choices, **given_choices(choices))
     with progress("planning"):
         module = module_of(part)
-        planned = plan_of(part, module, **_with_target(part, planning))
-        plan = fill_elided(planned, elided)
+        plan = fill_elided(plan_of(part, module, **_with_target(part, planning)), elided)
     wanted = _checked(plan, arches or _arch_here(part, planning))
     with progress("compiling"):
         save(
             plan,
             output,
-            module=module if plan is planned else None,
+            module=fill_module(module, elided) if module and elided else module,
             arches=wanted,
             **options_of(chosen),
         )

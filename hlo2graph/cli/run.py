@@ -107,6 +107,7 @@ def _annotate(reports: Sequence[RunReport], file: str) -> None:
 
 def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunReport:
     """Compile, run, check and measure one module."""
+    from hlo2graph.backends.elided import fill_module
     from hlo2graph.backends.host import HostExecutable
     from hlo2graph.inspect.arrays import save_outputs
 
@@ -117,7 +118,7 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
         shown.say("run")
         args, all_given = _arguments(executable.plan, options, part)
         session: _Session = {
-            "module": None if elided else module,
+            "module": fill_module(module, elided) if module and elided else module,
             "stages": tuple(stages),
             "settings": (f"elided {elided}",) if elided else (),
             "inputs_given": all_given,

@@ -175,7 +175,7 @@ class InstructionReader:
             if isinstance(shape, Shape) and not shape.dims and literal.text.strip() == "{...}":
                 message = f"expected a value of type {shape.dtype}, found '{{...}}'"
                 raise Fault(message, 0, len(literal.text))
-            return read_literal(literal.text, shape)
+            return read_literal(literal.text, shape, literal.start)
         except Fault as fault:
             raise fault.located(self._context.source, literal.start) from None
 

@@ -7,6 +7,7 @@ commas too many, faults) goes element by element through `elements.walk`.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,8 +28,8 @@ _WRAPPED = 2.0**63  # whole numbers from here on are not what they look like
 _EXACT_NANS = ("f16", "bf16", "f32", "f64")
 
 
-def read_literal(text: str, shape: AnyShape) -> AnyLiteral:
-    """Return the literal of `shape` that `text` writes.
+def read_literal(text: str, shape: AnyShape, begins: int = 0) -> AnyLiteral:
+    """Return the literal of `shape` that `text` writes, which begins there in a longer one.
 
     Raises:
         Fault: it writes none; offsets are those in `text`.
@@ -39,7 +40,7 @@ def read_literal(text: str, shape: AnyShape) -> AnyLiteral:
     if rest := text[end:].strip():
         at = text.index(rest[0], end)
         raise Fault(f"unexpected text behind the value of {_named(shape)}", at, at + len(rest))
-    return literal
+    return _placed(literal, begins)
 
 
 def check_typed_literal(text: str, shapes: ShapeReader) -> None:
@@ -66,19 +67,25 @@ def _typed(text: str, at: int, shapes: ShapeReader, depth: int) -> int:
 
 def _read(text: str, at: int, shape: AnyShape) -> tuple[AnyLiteral, int]:
     if elided := _ELIDED.match(text, at):
-        return _elided(shape), elided.end()
+        return _elided(shape, at), elided.end()
     if isinstance(shape, TupleShape):
         return _tuple(text, at, shape)
     end = _end(text, at, shape)
     array = _array(text, at, end, shape)
-    return (_elided(shape) if array is None else Literal(shape, array)), end
+    return (_elided(shape, at) if array is None else Literal(shape, array)), end
 
 
-def _elided(shape: AnyShape) -> AnyLiteral:
+def _placed(literal: AnyLiteral, begins: int) -> AnyLiteral:
+    if isinstance(literal, tuple):
+        return tuple(_placed(part, begins) for part in literal)
+    return replace(literal, at=begins + literal.at) if literal.is_elided else literal
+
+
+def _elided(shape: AnyShape, at: int) -> AnyLiteral:
     if isinstance(shape, TupleShape):  # so XLA prints each constant that is a tuple
-        return tuple(_elided(part) for part in shape.parts)
+        return tuple(_elided(part, at) for part in shape.parts)
     empty = np.zeros(shape.dims, shape.dtype.numpy) if shape.elements == 0 else None
-    return Literal(shape, empty)
+    return Literal(shape, empty, at=at)
 
 
 def _tuple(text: str, at: int, shape: TupleShape) -> tuple[AnyLiteral, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -12,10 +12,14 @@ from hlo2graph.hlo.shape import Shape
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """An array constant; `array` is None where the text elided it as `{...}`."""
+    """An array constant; `array` is None where the text elided it as `{...}`.
+
+    `at` is where in the text that was, which tells such constants apart.
+    """
 
     shape: Shape
     array: np.ndarray | None
+    at: int = field(default=0, kw_only=True)
 
     @property
     def is_elided(self) -> bool:

@@ -7,7 +7,7 @@ object of one member, whose name says what it is:
     {"=": 7}            the seventh of `shared`, where equal shapes stand once
     {"map": [[k, v]]}, {"set": [...]}, {"raw": "text"}, {"bytes": "00ff"}, {"dtype": "f32"}
     {"enum": ["Hazard", "raw"]}
-    {"Literal": [shape, null]}           an elided constant; "00ff": its bytes, where they are few;
+    {"Literal": [shape, null, at]}       a constant elided there; "00ff": its bytes, where few;
                                          [offset]: where they are in the data
 
 `fields` says what the fields of each class were called when it was written: one that has come
@@ -78,7 +78,7 @@ class Encoder:
             hlo.Raw: lambda value: {"raw": str(value)},
             Span: self._span,
             hlo.DType: lambda value: {"dtype": value.name},
-            hlo.Literal: lambda value: {"Literal": [self(value.shape), self._array(value.array)]},
+            hlo.Literal: self._literal,
             **dict.fromkeys((hlo.Shape, hlo.TupleShape), lambda value: {"=": self._place(value)}),
         }
 
@@ -113,6 +113,10 @@ class Encoder:
             self._places[shape] = len(self.shared)
             self.shared.append(held)
         return self._places[shape]
+
+    def _literal(self, literal: hlo.Literal) -> Json:
+        held = [self(literal.shape), self._array(literal.array)]
+        return {"Literal": [*held, literal.at] if literal.is_elided else held}
 
     def _array(self, array: np.ndarray | None) -> Json:
         if array is None:
@@ -199,7 +203,10 @@ class Decoder:
         shape = self(held[0])
         where = held[1]
         if where is None:
-            return hlo.Literal(shape, None)
+            at = held[2] if len(held) > 2 else 0  # files of 0.2 do not say
+            if type(at) is not int or at < 0:
+                raise ValueError(f"a constant is elided at {at}")
+            return hlo.Literal(shape, None, at=at)
         dtype = shape.dtype.numpy
         count, inline = math.prod(shape.dims), isinstance(where, str)
         buffer = bytes.fromhex(where) if inline else self.data

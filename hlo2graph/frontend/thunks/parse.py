@@ -146,10 +146,11 @@ class _Reader:
         if shape.size > int(line.size):
             message = f"{shape} has {shape.size} bytes, its allocation {line.size}"
             raise VerifyError(message, self._span(token))
+        begins = (token.start_pos or 0) + found.end()
         try:
-            literal = read_literal(token[found.end() : -1], shape)
+            literal = read_literal(token[found.end() : -1], shape, begins)
         except Fault as fault:
-            raise fault.located(self._source, (token.start_pos or 0) + found.end()) from None
+            raise fault.located(self._source, begins) from None
         assert isinstance(literal, Literal), "the shape is no tuple"
         return literal
 

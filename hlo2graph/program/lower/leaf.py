@@ -43,7 +43,7 @@ def viewed(leaf: Leaf, shape: Shape) -> Leaf:
         flat = literal.array.reshape(-1).view(shape.dtype.numpy)
         literal = Literal(shape, flat.reshape(shape.dims))
     elif literal is not None:
-        literal = Literal(shape, None)
+        literal = Literal(shape, None, at=literal.at)
     return leaf._replace(shape=shape, literal=literal)
 
 
