@@ -93,7 +93,10 @@ def test_no_gpu_exits_with_3(cli, add, monkeypatch):
         raise BackendError("no driver here")
 
     monkeypatch.setattr("hlo2graph.pipeline.cuda_target", no_gpu)
-    assert cli("run", add, "--backend", "cuda") == (3, "", "error: no driver here\n")
+    code, out, err = cli("run", add, "--backend", "cuda")
+    assert (code, out, err) == (3, "", "error: no driver here; --backend host takes no GPU\n")
+    for other in (("pointers", add), ("dot", add, "--driver")):
+        assert cli(*other) == (3, "", "error: no driver here\n")
     assert cli("run", add, *QUICK)[0] == 0
 
 
@@ -167,7 +170,7 @@ def test_no_driver_is_said_in_our_own_words(monkeypatch):
     said = str(caught.value)
     assert said.startswith("no NVIDIA driver is installed here; ")
     assert "hlo2graph doctor" in said
-    assert "--backend host" in said
+    assert "--backend" not in said, "an option that not all who ask for the GPU have"
     assert "words" not in said
 
 

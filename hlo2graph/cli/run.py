@@ -17,6 +17,7 @@ from hlo2graph.cli.programs import is_planned, module_of, plan_of
 from hlo2graph.cli.progress import Progress, progress
 from hlo2graph.cli.run_options import RunOptions, given_choices, run_options
 from hlo2graph.cli.voice import voice
+from hlo2graph.errors import BackendError
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
@@ -157,7 +158,10 @@ def _compiled(
             return part.saved.module, _loaded(part.saved, options)
     from hlo2graph.pipeline import compile, machine_for
 
-    machine = machine_for(options["backend"])
+    try:
+        machine = machine_for(options["backend"])
+    except BackendError as error:
+        raise BackendError(f"{error}; --backend host takes no GPU") from error
     planning = options["planning"]
     module = None
     if not is_planned(part):

@@ -77,7 +77,8 @@ def doctor_text(findings: tuple[Finding, ...]) -> str:
     lines.append(
         "Programs run on the GPU here."
         if cuda.state == OK
-        else "Programs run on the host here; nothing but `run --backend cuda` needs a GPU."
+        else "Programs run on the host here; a GPU is needed by nothing but `run --backend cuda`, "
+        "`pointers` and `dot --driver`."
     )
     return "\n".join(lines)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from hlo2graph.errors import BackendError
 
-OTHERWISE = "hlo2graph doctor says what is missing; --backend host takes no GPU"
+OTHERWISE = "hlo2graph doctor says what is missing"
 INSTALL = "pip install 'hlo2graph[cuda]'"
 
 try:
