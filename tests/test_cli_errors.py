@@ -21,6 +21,7 @@ from hlo2graph.errors import BackendError
     [
         (("run",), "Missing argument 'FILE'"),
         (("go",), "No such command 'go'"),
+        (("plna", "FILE"), "No such command 'plna'; did you mean plan?"),
         (("run", "FILE", "--colour"), "No such option"),
         (("run", "FILE", "--input", "x=x.npy"), "NAME=@file.npy"),
         (("run", "FILE", "--input", "z=@z.npy"), "z names no input"),

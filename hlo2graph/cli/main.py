@@ -42,6 +42,18 @@ class _Commands(click.Group):
         command.params += [option for option in COMMON if option not in command.params]
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            if near := get_close_matches(name, COMMANDS):
+                hint = f"did you mean {' or '.join(near)}?"
+                raise click.UsageError(f"No such command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
