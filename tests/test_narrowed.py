@@ -24,6 +24,7 @@ CASES = {
     "an argument rounded": ("h = f16[4] convert(x)\n ROOT r = f32[4] convert(h)", F32),
     "an argument in f16": ("h = f32[4] convert(y)\n ROOT r = f32[4] add(h, h)", F32),
     "a slice in f16": ("h = f16[2] slice(y), slice={[0:2]}\n ROOT r = f32[2] convert(h)", F32),
+    "a barrier in f16": ("h = f16[4] opt-barrier(y)\n ROOT r = f32[4] convert(h)", F32),
     "in a call": ("s = f32[4] sine(x)\n ROOT r = f32[4] call(s), to_apply=rounds", F16),
     "no rounding": ("ROOT r = f32[4] sine(x)", F32),
 }  # fmt: skip

@@ -6,16 +6,17 @@ in other orders, so that the sum's rounding may fall to the other side.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from hlo2graph.hlo import DTYPES, Computation, DType, Instruction, Module
 from hlo2graph.inspect.compare import TOLERANCES, Tolerance
+from hlo2graph.inspect.reference import sources_of_result
 
 _GIVEN = frozenset({"parameter", "constant", "iota"})
 _MOVING = frozenset(
     {
         *("bitcast", "broadcast", "concatenate", "copy", "dynamic-slice", "dynamic-update-slice"),
-        *("gather", "get-tuple-element", "optimization-barrier", "pad", "reshape", "reverse"),
+        *("gather", "get-tuple-element", "opt-barrier", "pad", "reshape", "reverse"),
         *("select", "slice", "transpose", "tuple"),
     }
 )
@@ -41,20 +42,14 @@ def _widest(tolerance: Tolerance, types: Rounded) -> Tolerance:
 def _by_leaf(module: Module) -> list[Rounded]:
     inside: dict[str, Rounded] = {}
     for name, computation in module.computations.items():  # callees come first
-        inside[name] = frozenset().union(*_traced(computation, inside.get, _COMPUTED).values())
-    traced = _traced(module.entry, inside.get, frozenset())
-    root = module.entry.result
-    names = root.operands if root.opcode == "tuple" else (root.name,)
-    return [
-        traced[name]
-        for name in names
-        for leaf in module.entry[name].shape.leaves()
-        if leaf.dtype.name != "token"
-    ]
+        if computation is not module.entry:
+            inside[name] = frozenset().union(*_traced(computation, inside, _COMPUTED).values())
+    traced = _traced(module.entry, inside, frozenset())
+    return [traced[name] for name in sources_of_result(module)]
 
 
 def _traced(
-    computation: Computation, inside: Callable[[str], Rounded | None], parameters: Rounded
+    computation: Computation, inside: Mapping[str, Rounded], parameters: Rounded
 ) -> dict[str, Rounded]:
     """Return for each instruction to which floats what it depends on was rounded.
 
@@ -65,7 +60,7 @@ def _traced(
         before: Rounded = frozenset().union(*(found[o] for o in instr.operands))
         if instr.opcode == "parameter":
             before = parameters
-        called = (inside(name) or frozenset() for name in instr.called())
+        called = (inside[name] for name in instr.called())
         found[instr.name] = before.union(_own(instr, before), *called)
     return found
 

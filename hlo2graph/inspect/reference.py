@@ -36,7 +36,6 @@ def host_results(
 def pinned_results(module: Module) -> tuple[bool, ...]:
     """Tell for each leaf of the result whether every run, anywhere, must give the same value."""
     free = _free_computations(module)
-    root = module.entry.result
     tainted: set[str] = set()
     for instr in module.entry.instructions:
         if (
@@ -45,13 +44,14 @@ def pinned_results(module: Module) -> tuple[bool, ...]:
             or not free.isdisjoint(instr.called())
         ):
             tainted.add(instr.name)
-    if root.opcode != "tuple":
-        return tuple(root.name not in tainted for _ in _array_leaves(root.shape))
-    return tuple(
-        name not in tainted
-        for name in root.operands
-        for _ in _array_leaves(module.entry[name].shape)
-    )
+    return tuple(name not in tainted for name in sources_of_result(module))
+
+
+def sources_of_result(module: Module) -> tuple[str, ...]:
+    """Return for each leaf of the result the entry's instruction that it is of."""
+    root = module.entry.result
+    names = root.operands if root.opcode == "tuple" else (root.name,)
+    return tuple(name for name in names for _ in _array_leaves(module.entry[name].shape))
 
 
 def _free_computations(module: Module) -> set[str]:
