@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_parts import WARP, Part
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import Product, Side
+from hlo2graph.backends.cuda.forms.product import Product, Side, tests_inside
 from hlo2graph.backends.cuda.forms.read_ahead import read_ahead
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.ops.device import Expr, Index
@@ -77,12 +77,7 @@ class TileStore:
         emit.line(f"const int across = slot / {along.tile // width};")
         emit.line(f"const int along = slot % {along.tile // width} * {width};")
         at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
-        tests = [
-            f"{place} < {side.extent}"
-            for place, side in zip(at, (across, along), strict=True)
-            if side.extent % side.tile
-        ]
-        return at, tests
+        return at, tests_inside(at, (across, along))
 
     def _results(self, across: Side, along: Side, at: Sequence[Expr], width: int) -> None:
         """Write the results at so many places side by side, all stores behind all else."""

@@ -41,6 +41,15 @@ class Side:
         return replace(self, tile=tile)
 
 
+def tests_inside(at: Sequence[Expr], sides: Sequence[Side]) -> list[Expr]:
+    """Return what holds of a place on some sides that lies within them, where tiles stand over."""
+    return [
+        f"{place} < {side.extent}"
+        for place, side in zip(at, sides, strict=True)
+        if side.extent % side.tile
+    ]
+
+
 class Product(Protocol):
     """A sum of products: result[b, m, n] = sum over s of lhs[b, m, s] * rhs[b, s, n]."""
 

@@ -48,7 +48,7 @@ class Results:
         found = []
         for number in self._plain:
             value = emit.leaf(form.computation.root, number, index)
-            found.append(self._stored(number, index, value))
+            found.append(store_of(emit, form, number, index, value))
         for number in form.updates:
             update = self._update(number)
             source, place = form.computation[update.operands[1]], index
@@ -57,7 +57,7 @@ class Results:
             place = tuple("0" if n == 1 else next(live) for n in _array(source).dims)
             starts = self._starts(number)
             moved = tuple(_sum(emit, start, i) for start, i in zip(starts, place, strict=True))
-            found.append(self._stored(number, moved, value))
+            found.append(store_of(emit, form, number, moved, value))
         return found
 
     def beside(self, blocks: int, threads: int) -> None:
@@ -67,7 +67,7 @@ class Results:
             with emit.block(f"if ({emit.block_index} == 0 && threadIdx.x == 0)"):
                 index = ("0",) * form.results[number].rank
                 value = emit.leaf(form.computation.root, number, index)
-                emit.line(self._stored(number, index, value)[1])
+                emit.line(store_of(emit, form, number, index, value)[1])
         written_over = {result for _, result in form.inplace}
         for number in form.updates:
             if number not in written_over:
@@ -91,13 +91,7 @@ class Results:
             ]
             with emit.block(f"if (!({' && '.join(inside) or 'true'}))"):
                 value = emit.leaf(update.operands[0], 0, index)
-                emit.line(self._stored(number, index, value)[1])
-
-    def _stored(self, number: int, index: Index, value: Expr) -> tuple[int, str]:
-        emit, leaf = self._emit, self._form.results[number]
-        held = emit.fresh("w")
-        emit.line(f"const {storage_type(leaf.dtype)} {held} = {stored(leaf.dtype, value)};")
-        return number, f"r{number}[{emit.offset(leaf, index)}] = {held};"
+                emit.line(store_of(emit, self._form, number, index, value)[1])
 
     def _update(self, number: int) -> Instruction:
         root = self._form.computation.result
@@ -114,6 +108,15 @@ class Results:
         while _array(instr).dims != written(self._form.instr).dims:
             instr = self._form.computation[instr.operands[0]]
         return instr
+
+
+def store_of(
+    emit: ElementEmitter, form: Form, number: int, index: Index, value: Expr
+) -> tuple[int, str]:
+    """Write a result's value as it is stored; return the result's number and the line to do it."""
+    leaf, held = form.results[number], emit.fresh("w")
+    emit.line(f"const {storage_type(leaf.dtype)} {held} = {stored(leaf.dtype, value)};")
+    return number, f"r{number}[{emit.offset(leaf, index)}] = {held};"
 
 
 def _sum(emit: ElementEmitter, start: Expr, index: Expr) -> Expr:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import storage_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import Product, Side
+from hlo2graph.backends.cuda.forms.product import Product, Side, tests_inside
+from hlo2graph.backends.cuda.forms.results import store_of
 from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
 from hlo2graph.backends.cuda.forms.staged_reader import Reader, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
@@ -249,11 +249,7 @@ class _Writer:
             emit.line(f"const int across = at / {along.tile // width};")
             emit.line(f"const int along = at % {along.tile // width} * {width};")
             at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
-            tests = [
-                f"{place} < {side.extent}"
-                for place, side in zip(at, (across, along), strict=True)
-                if side.extent % side.tile
-            ]
+            tests = tests_inside(at, (across, along))
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._results(across, along, at, width)
 
@@ -274,11 +270,9 @@ class _Writer:
                 emit.operands_of(form.instr), total, self.wide, written(form.instr).dtype
             )
             emit.assume(form.instr.name, index, (value,))
-            for number, leaf in enumerate(form.results):
+            for number in range(len(form.results)):
                 found = emit.leaf(form.computation.root, number, index)
-                kept = emit.fresh("w")
-                emit.line(f"const {storage_type(leaf.dtype)} {kept} = {stored(leaf.dtype, found)};")
-                stores.append((number, f"r{number}[{emit.offset(leaf, index)}] = {kept};"))
+                stores.append(store_of(emit, form, number, index, found))
         for _, store in sorted(stores, key=lambda each: each[0]):
             emit.line(store)
 
