@@ -13,10 +13,11 @@ from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.frontend.verify import verify
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.passes.expand_depthwise import expand_depthwise
 from hlo2graph.passes.split_convolutions import split_convolutions
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import agree_with_the_host
 
 LAST = "dim_labels=b01f_01io->b01f"
 FIRST = "dim_labels=bf01_oi01->bf01"
@@ -188,19 +189,6 @@ def in_steps():
     return planned(LONG, "default")
 
 
-def agrees(plan, kernels) -> None:
-    arguments = random_inputs(plan.inputs, 0)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    assert same_bits(got, executable(*arguments)), "a barrier is missing"
-    kernels.run_backwards(False)
-    want = HostExecutable(plan)(*arguments)
-    for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-        found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=True), bound.name)
-        assert found.ok, str(found)
-
-
 @pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("name", STAGED)
@@ -208,7 +196,7 @@ def test_staged_convolutions_agree_with_the_host(staged, name):
     plans, kernels = staged
     (source,) = kernels_of(plans[name]).values()
     assert "hlo::dynamic_shared" in source.text
-    agrees(plans[name], kernels)
+    agree_with_the_host(plans[name], kernels, tf32=True)
 
 
 @pytest.mark.slow
@@ -219,7 +207,7 @@ def test_long_sums_are_taken_in_two_steps(in_steps, name):
     sources = list(kernels_of(plans[name]).values())
     assert len(sources) == 2, "the kernel is turned on the way, not by itself"
     assert "hlo::dynamic_shared" in sources[0].text
-    agrees(plans[name], kernels)
+    agree_with_the_host(plans[name], kernels, tf32=True)
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -251,7 +239,7 @@ def test_convolutions_of_each_feature_are_sums(name):
 def test_convolutions_of_each_feature_run_as_loops_and_folds():
     plans, kernels = planned(DEPTHWISE, "default")
     for plan in plans.values():
-        agrees(plan, kernels)
+        agree_with_the_host(plan, kernels, tf32=True)
 
 
 @pytest.mark.parametrize(

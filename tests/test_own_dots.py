@@ -11,10 +11,8 @@ from needs import needs_gxx
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import products
 from hlo2graph.backends.cuda.kernels import kernels_of
-from hlo2graph.backends.host import HostExecutable
-from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import agree_with_the_host
 from tests.products import dot_text
 from tests.ptxas import spilt
 
@@ -171,7 +169,7 @@ def test_few_vectors_agree_with_the_host(emulated_few, name):
     (source,) = kernels_of(plans[name]).values()
     assert "hlo::mma" not in source.text
     assert "member" in source.text
-    agrees(plans[name], kernels, tf32=False)
+    agree_with_the_host(plans[name], kernels, tf32=False)
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *CONVOLUTIONS])
@@ -179,20 +177,7 @@ def test_tensor_cores_agree_with_the_host(emulated, name):
     plans, kernels = emulated
     plan = plans[name]
     assert all("hlo::mma" in source.text for source in kernels_of(plan).values())
-    agrees(plan, kernels, tf32=True)
-
-
-def agrees(plan, kernels, *, tf32: bool) -> None:
-    arguments = random_inputs(plan.inputs, 0)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    assert same_bits(got, executable(*arguments)), "a barrier is missing"
-    kernels.run_backwards(False)
-    want = HostExecutable(plan)(*arguments)
-    for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-        found = compare(ours, theirs, tolerance_for(bound.shape.dtype, tf32=tf32), bound.name)
-        assert found.ok, str(found)
+    agree_with_the_host(plan, kernels, tf32=True)
 
 
 def drawn_dot(rng: Random) -> str:
@@ -214,7 +199,7 @@ def test_dots_drawn_at_random_agree_with_the_host():
     rng = Random(0)
     plans, kernels = planned({str(k): drawn_dot(rng) for k in range(40)})
     for plan in plans.values():
-        agrees(plan, kernels, tf32=True)
+        agree_with_the_host(plan, kernels, tf32=True)
 
 
 def test_small_products_of_f32_keep_their_bits():

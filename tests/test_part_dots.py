@@ -10,11 +10,10 @@ from needs import needs_gxx
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.kernels import kernels_of
-from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
 from hlo2graph.ops.region import Own, region_of
 from hlo2graph.passes.part_dots import part_dots
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import agree_with_the_host
 
 PLAIN = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
@@ -210,17 +209,8 @@ def test_parts_agree_with_the_host(precise):
     plans = {name: h2g.plan(text, target="sm_90") for name, text in texts.items()}
     kernels = Kernels(list(plans.values()), precise=precise)
     for name, plan in plans.items():
-        args = random_inputs(plan.inputs, 0)
-        executable = EmulatedExecutable(plan, kernels)
-        results = executable(*args)
-        kernels.run_backwards(True)
-        assert same_bits(results, executable(*args)), "a barrier is missing"
-        kernels.run_backwards(False)
-        want = h2g.compile(texts[name], backend="host")(*args)
-        for got, expected, bound in zip(results, want, plan.outputs, strict=True):
-            tolerance = tolerance_for(bound.shape.dtype, tf32=not precise)
-            comparison = compare(got, expected, tolerance, name)
-            assert comparison.ok, str(comparison)
+        host = h2g.plan(texts[name], target="host")
+        agree_with_the_host(plan, kernels, host, tf32=not precise)
 
 
 def part(body: str) -> bool:

@@ -16,9 +16,10 @@ from hlo2graph.frontend.verify import verify
 from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.side_by_side import MOST_LEAVES, side_by_side
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import agree_with_the_host
 
 ADD = scalar_region("add", "add", "f32")
 LESS = (
@@ -156,17 +157,8 @@ def test_joined_kernels_agree_with_the_host(name):
     check_support(plan)
     assert len(plan.body.thunks) == 1
     kernels = Kernels([plan])
-    arguments = random_inputs(plan.inputs, 0)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    assert same_bits(got, executable(*arguments)), "a barrier is missing"
-    kernels.run_backwards(False)
     text = f"HloModule m\n{PROGRAMS[name][1]}\nENTRY main {{\n{PROGRAMS[name][0]}\n}}\n"
-    want = HostExecutable(h2g.plan(text, target="host"))(*arguments)
-    for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-        found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)
-        assert found.ok, str(found)
+    agree_with_the_host(plan, kernels, h2g.plan(text, target="host"))
 
 
 def test_equal_parts_share_one_text():
