@@ -49,10 +49,7 @@ def expand_depthwise(module: Module) -> Module:
                 _Sums(draft, instr).write(regions)
         return draft.done()
 
-    found = redraft(module, "convolution", rewrite)
-    if not regions.made:
-        return found
-    return replace(found, computations={**regions.made, **found.computations})
+    return regions.added_to(redraft(module, "convolution", rewrite))
 
 
 class _Sums:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from hlo2graph.hlo import Attribute, Computation, DType, Instruction, Module, Shape
+from hlo2graph.hlo import Computation, DType, Instruction, Module, Shape
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.redraft import redraft
-from hlo2graph.passes.rules.values import add_filled, made, numbers
-from hlo2graph.passes.split_steps import Regions, wide_type
+from hlo2graph.passes.rules.values import numbers
+from hlo2graph.passes.split_steps import Regions, become_sum, wide_type
 
 
 def expand_inner_products(module: Module) -> Module:
@@ -28,10 +26,7 @@ def expand_inner_products(module: Module) -> Module:
                 _expand(draft, dot, regions)
         return draft.done()
 
-    made = redraft(module, "dot", rewrite)
-    if not regions.made:
-        return made
-    return replace(made, computations={**regions.made, **made.computations})
+    return regions.added_to(redraft(module, "dot", rewrite))
 
 
 def _is_inner(draft: Draft, dot: Instruction) -> bool:
@@ -60,16 +55,7 @@ def _expand(draft: Draft, dot: Instruction, regions: Regions) -> None:
     shape = replace(like, dtype=wide)
     factors = [_converted(draft, dot, name, wide) for name in dot.operands]
     product = draft.add(dot, "multiply", shape, factors)
-    zero = add_filled(draft, dot, Shape(wide), np.zeros((), wide.numpy))
-    attrs: dict[str, Attribute] = {
-        "dimensions": tuple(sorted(numbers(dot, "lhs_contracting_dims"))),
-        "to_apply": regions.named("add", wide),
-    }
-    if wide is out.dtype:
-        draft.become(dot.name, made(dot, "reduce", (product, zero), attrs))
-        return
-    total = draft.add(dot, "reduce", replace(out, dtype=wide), (product, zero), attrs)
-    draft.become(dot.name, made(dot, "convert", (total,)))
+    become_sum(draft, dot, product, sorted(numbers(dot, "lhs_contracting_dims")), regions)
 
 
 def _converted(draft: Draft, dot: Instruction, name: str, dtype: DType) -> str:

@@ -40,10 +40,7 @@ def expand_normalizations(module: Module) -> Module:
                 _EXPANDED[instr.opcode](_Norm(draft, instr, regions))
         return draft.done()
 
-    found = redraft(module, _EXPANDED, rewrite)
-    if not regions.made:
-        return found
-    return replace(found, computations={**regions.made, **found.computations})
+    return regions.added_to(redraft(module, _EXPANDED, rewrite))
 
 
 def _can_be_expanded(draft: Draft, instr: Instruction) -> bool:

@@ -12,17 +12,12 @@ BLOCKS, of at least LEAST_STEPS.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
-from hlo2graph.hlo import DTYPES, Attribute, Computation, DimLabels, Instruction, Module, Shape
+from hlo2graph.hlo import DTYPES, Computation, DimLabels, Instruction, Module, Shape
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.own_dot import takes_tensor_cores
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.redraft import redraft
-from hlo2graph.passes.rules.values import add_filled, made
-from hlo2graph.passes.split_steps import Regions
+from hlo2graph.passes.split_steps import Regions, become_sum
 
 BLOCKS = 66  # half of what a large GPU runs at once: more would take more memory for less
 TILE = 64
@@ -39,13 +34,10 @@ def split_convolutions(module: Module) -> Module:
     def rewrite(draft: Draft) -> Computation:
         for instr in [i for i in draft.instructions.values() if i.opcode == "convolution"]:
             if draft.is_pure(instr) and (groups := _groups(draft, instr)) > 1:
-                _Split(draft, instr, groups).write(regions.named("add", WIDE))
+                _Split(draft, instr, groups).write(regions)
         return draft.done()
 
-    found = redraft(module, "convolution", rewrite)
-    if not regions.made:
-        return found
-    return replace(found, computations={**regions.made, **found.computations})
+    return regions.added_to(redraft(module, "convolution", rewrite))
 
 
 def _labels(instr: Instruction) -> DimLabels:
@@ -80,7 +72,7 @@ class _Split:
         self.draft, self.instr, self.groups = draft, instr, groups
         self.labels = _labels(instr)
 
-    def write(self, region: str) -> None:
+    def write(self, regions: Regions) -> None:
         """Put the sum of the groups' sums in the convolution's place."""
         draft, instr, out = self.draft, self.instr, self.instr.shape
         assert isinstance(out, Shape)
@@ -92,13 +84,7 @@ class _Split:
         parts = draft.add(instr, "convolution", Shape(WIDE, tuple(dims)), operands, attrs)
         each = (*out.dims[:at], self.groups, *out.dims[at:])
         parts = draft.add(instr, "reshape", Shape(WIDE, each), (parts,))
-        zero = add_filled(draft, instr, Shape(WIDE), np.zeros((), np.float32))
-        folded: dict[str, Attribute] = {"dimensions": (at,), "to_apply": region}
-        if out.dtype is WIDE:
-            draft.become(instr.name, made(instr, "reduce", (parts, zero), folded))
-            return
-        total = draft.add(instr, "reduce", replace(out, dtype=WIDE), (parts, zero), folded)
-        draft.become(instr.name, made(instr, "convert", (total,)))
+        become_sum(draft, instr, parts, (at,), regions)
 
     def _kernel(self) -> str:
         """Return the kernel with the groups of its input features among its output features."""

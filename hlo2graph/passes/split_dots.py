@@ -12,15 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-import numpy as np
-
 from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape
 from hlo2graph.ops.matmul import product_of
 from hlo2graph.ops.own_dot import runs_as_own_kernel
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.redraft import redraft
-from hlo2graph.passes.rules.values import add_filled, made, numbers
-from hlo2graph.passes.split_steps import Regions, wide_type
+from hlo2graph.passes.rules.values import numbers
+from hlo2graph.passes.split_steps import Regions, become_sum, wide_type
 
 MOST_PARTS = 16  # what the products take is written once and read once
 
@@ -35,10 +33,7 @@ def split_dots(module: Module) -> Module:
                 _split(draft, dot, batch, regions)
         return draft.done()
 
-    found = redraft(module, "dot", rewrite)
-    if not regions.made:
-        return found
-    return replace(found, computations={**regions.made, **found.computations})
+    return regions.added_to(redraft(module, "dot", rewrite))
 
 
 def _batch_of(draft: Draft, dot: Instruction) -> int:
@@ -87,10 +82,4 @@ def _split(draft: Draft, dot: Instruction, count: int, regions: Regions) -> None
     flat = (prod(found.shape.dims[:count]), *out.dims)
     if count > 1:
         parts = draft.add(dot, "reshape", Shape(wide, flat), (parts,))
-    zero = add_filled(draft, dot, Shape(wide), np.zeros((), wide.numpy))
-    folded: dict[str, Attribute] = {"dimensions": (0,), "to_apply": regions.named("add", wide)}
-    if out.dtype is wide:
-        draft.become(dot.name, made(dot, "reduce", (parts, zero), folded))
-        return
-    total = draft.add(dot, "reduce", replace(out, dtype=wide), (parts, zero), folded)
-    draft.become(dot.name, made(dot, "convert", (total,)))
+    become_sum(draft, dot, parts, (0,), regions)

@@ -23,7 +23,7 @@ from hlo2graph.ops import OPS
 from hlo2graph.ops.folding import UFUNCS, identity_of
 from hlo2graph.ops.spec import Array
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.rules.values import made
+from hlo2graph.passes.rules.values import add_filled, made
 
 MOST_AGAIN = 64  # instructions that are written again for what fills no part
 
@@ -49,6 +49,12 @@ class Regions:
             self.made[name] = Computation(name, (left, right, root), "r")
         return name
 
+    def added_to(self, module: Module) -> Module:
+        """Return `module` with them in front; the same one where none was asked for."""
+        if not self.made:
+            return module
+        return replace(module, computations={**self.made, **module.computations})
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -58,6 +64,24 @@ class Cut:
     parts: int
     size: int
     rest: int
+
+
+def become_sum(
+    draft: Draft, instr: Instruction, terms: str, dimensions: Sequence[int], regions: Regions
+) -> None:
+    """Let `instr` be the sum of `terms` over `dimensions`, in their type and then in its own."""
+    out, wide = instr.shape, draft.shape(terms).dtype
+    assert isinstance(out, Shape)
+    zero = add_filled(draft, instr, Shape(wide), np.zeros((), wide.numpy))
+    folded: dict[str, Attribute] = {
+        "dimensions": tuple(dimensions),
+        "to_apply": regions.named("add", wide),
+    }
+    if out.dtype is wide:
+        draft.become(instr.name, made(instr, "reduce", (terms, zero), folded))
+        return
+    total = draft.add(instr, "reduce", replace(out, dtype=wide), (terms, zero), folded)
+    draft.become(instr.name, made(instr, "convert", (total,)))
 
 
 def wide_type(dtype: DType) -> DType:
