@@ -69,7 +69,7 @@ def same_results(one: str, other: str, results: Path) -> bool:
         args = [held[f"arg{i}"] for i in range(sum(k.startswith("arg") for k in held.files))]
     found = []
     for text in (one, other):
-        executable = hlo2graph.compile(text)
+        executable = hlo2graph.compile(text, matmul_precision="highest")
         types = (dtype for _, dtype, _ in executable.inputs)
         given = [as_dtype(a, dtype) for a, dtype in zip(args, types, strict=True)]
         found.append(executable(*given))
