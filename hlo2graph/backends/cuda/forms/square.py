@@ -9,8 +9,8 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.ops.device import Expr
 
 AT_ONCE = 16  # elements that a thread loads before it stores one
-_PANEL = 16  # what the rows are padded to
-_GAP_BYTES = 16  # at the end of a row
+_BLOCK, _SMALL_BLOCK = 32, 16  # what the rows are padded to
+_GAP_BYTES, _HALF = 16, 8  # at the end of a row; elements of more bytes have smaller blocks
 _SMALL = 64  # rows, up to which fewer threads do
 
 
@@ -59,7 +59,9 @@ class Square:
     @property
     def bytes(self) -> int:
         """Of shared memory."""
-        rows = -(-self.size // _PANEL) * _PANEL
+        is_small = self.size <= _SMALL_BLOCK or self.element_bytes > _HALF
+        block = _SMALL_BLOCK if is_small else _BLOCK
+        rows = -(-self.size // block) * block
         return rows * (rows * self.element_bytes + _GAP_BYTES)
 
     def declare(self, emit: ElementEmitter) -> None:

@@ -9,23 +9,33 @@ namespace hlo {
 
 // ---- Cholesky's factor --------------------------------------------------------------------------
 
-// A matrix in whole panels of columns; what lies behind Size is as in a unit matrix. The gap at the
-// end of a row keeps 16 bytes of each of 8 rows that follow each other in different banks.
+// A matrix in whole blocks; what lies behind Size is as in a unit matrix. The gap at the end of a row
+// keeps 16 bytes of each of 8 rows that follow each other in different banks.
 template <class T, int Size> struct Square {
-  static constexpr int Width = sizeof(T) > 8 ? 8 : 16, Whole = (Size + 15) / 16 * 16;
-  static constexpr int AtOnce = 16 / sizeof(T);
+  static constexpr int Block = sizeof(T) > 8 || Size <= 16 ? 16 : 32;
+  static constexpr int Whole = (Size + Block - 1) / Block * Block, Blocks = Whole / Block;
+  static constexpr int AtOnce = 16 / sizeof(T), Strip = 8;
   struct alignas(16) Few {
     T x[AtOnce];
   };
   T at[Whole][Whole + AtOnce];
 
-  // What a row has in a panel.
-  __device__ void read(int row, int first, T (&x)[Width]) const {
+  // Some of a row.
+  template <int Count> __device__ void read(int row, int first, T (&x)[Count]) const {
 #pragma unroll
-    for (int k = 0; k < Width; k += AtOnce) {
+    for (int k = 0; k < Count; k += AtOnce) {
       const Few few = *(const Few*)&at[row][first + k];
 #pragma unroll
       for (int j = 0; j < AtOnce; ++j) x[k + j] = few.x[j];
+    }
+  }
+  template <int Count> __device__ void write(int row, int first, const T (&x)[Count]) {
+#pragma unroll
+    for (int k = 0; k < Count; k += AtOnce) {
+      Few few;
+#pragma unroll
+      for (int j = 0; j < AtOnce; ++j) few.x[j] = x[k + j];
+      *(Few*)&at[row][first + k] = few;
     }
   }
   template <int Threads> __device__ void pad() {
@@ -49,110 +59,127 @@ __device__ inline f32 share_of(f32 pivot) {
 }
 __device__ inline f64 share_of(f64 pivot) { return 1 / pivot; }
 
-// Factor the corner of a panel, a row a lane, and with it a row below for each lane: as they come, but
-// for what each column is to be scaled by. Returns that of the lane's column; `bad` becomes the number
-// of the first column without a factor, or 0.
-template <class T, int Width>
-__device__ inline auto factor_rows(T (&corner)[Width], T (&mine)[Width], int first, int& bad) {
-  const int lane = threadIdx.x % 32;
-  decltype(real(T{})) own = 1, pivot = shuffle_from(real(corner[0]), 0);
+// Factor a block of the diagonal, a row a lane of one warp; `shares` become one over the factor's
+// diagonal. Returns the number of the first column without a factor, or 0.
+template <int Size, class T, class Real>
+__device__ inline int factor_corner(Square<T, Size>& a, int first, Real* shares) {
+  constexpr int block = Square<T, Size>::Block;
+  const int lane = threadIdx.x % block;
+  int bad = 0;
+  T x[block];
+  a.read(first + lane, first, x);
+  Real own = 1, pivot = shuffle_from(real(x[0]), 0);
 #pragma unroll
-  for (int k = 0; k < Width; ++k) {
+  for (int k = 0; k < block; ++k) {
     const bool fails = !(pivot > 0) | !is_finite(pivot);
     bad = fails & (bad == 0) ? first + k + 1 : bad;
     own = lane == k ? pivot : own;
-    const auto share = share_of(pivot);
-    const T here = scaled(corner[k], share), there = scaled(mine[k], share);
-    if (k + 1 < Width) pivot = shuffle_from(real(corner[k + 1]), k + 1);
+    const Real share = share_of(pivot);
+    const T here = scaled(x[k], share);
 #pragma unroll
-    for (int j = k + 1; j < Width; ++j) {
-      const T other = conj(shuffle_from(corner[k], j));
+    for (int j = k + 1; j < block; ++j) {
+      const T other = shuffle_from(x[k], j);
       // Each lane makes the next pivot of what it was: no shuffle is between one and the next.
-      if (j == k + 1) pivot -= real(multiply(scaled(conj(other), share), other));
-      corner[j] = subtract(corner[j], multiply(here, other));
-      mine[j] = subtract(mine[j], multiply(there, other));
+      if (j == k + 1) pivot = shuffle_from(real(x[j]), j) - real(multiply(other, conj(other))) * share;
+      x[j] = subtract(x[j], multiply(here, conj(other)));
     }
   }
-  return sqrt(own);
+  const Real root = sqrt(own), mine = 1 / root;
+#pragma unroll
+  for (int c = 0; c < block; ++c) {
+    const T below = scaled(x[c], shuffle_from(mine, c));
+    x[c] = lane == c ? convert<T>(root) : below;
+  }
+  if (threadIdx.x >= block) return bad;
+  a.write(first + lane, first, x);
+  shares[lane] = mine;
+  return bad;
 }
 
-// Factor a panel. Each warp that has rows below the corner does all of the corner too, so that no step
-// waits for another warp; the first one stores it, once all have read it. Returns what factor_rows
-// says of it, to all threads of the block.
+// Divide the rows below a block of the diagonal by its factor's adjoint, a row a thread.
+template <int Size, class T, class Real>
+__device__ inline void divide_rows(Square<T, Size>& a, int first, const Real* shares) {
+  constexpr int block = Square<T, Size>::Block;
+  const int row = first + block + threadIdx.x;
+  if (row >= a.Whole) return;
+  T x[block];
+  a.read(row, first, x);
+#pragma unroll
+  for (int j = 0; j < block; ++j) {
+    T factor[block];
+    a.read(first + j, first, factor);
+#pragma unroll
+    for (int k = 0; k < j; ++k) x[j] = subtract(x[j], multiply(x[k], conj(factor[k])));
+    x[j] = scaled(x[j], shares[j]);
+  }
+  a.write(row, first, x);
+}
+
+// Take what a block of columns makes of a few columns of a block of rows, by a warp, a row a lane.
 template <int Size, class T>
-__device__ inline int factor_panel(Square<T, Size>& a, int first, int& wrong) {
-  constexpr int width = Square<T, Size>::Width;
-  const int lane = threadIdx.x % 32, row = first + width + threadIdx.x;
-  const int warp = shuffle_from((int)threadIdx.x / 32, 0);  // the same for all, as the compiler sees
-  T corner[width], mine[width] = {};
-  decltype(real(T{})) root = 1;
-  if (warp == 0 || first + width + 32 * warp < a.Whole) {
-    const bool has_row = row < a.Whole;
-    int bad = 0;
-    a.read(first + lane % width, first, corner);
-    if (has_row) a.read(row, first, mine);
-    root = factor_rows(corner, mine, first, bad);
-    const auto share = 1 / root;
+__device__ inline void take_strip(Square<T, Size>& a, int first, int top, int left) {
+  constexpr int block = Square<T, Size>::Block, strip = Square<T, Size>::Strip;
+  const int row = top + threadIdx.x % block;
+  T mine[block], rest[strip];
+  a.read(row, first, mine);
+  a.read(row, left, rest);
 #pragma unroll
-    for (int c = 0; c < width; ++c) {
-      const auto by = shuffle_from(share, c);
-      corner[c] = scaled(corner[c], by);
-      if (has_row) a.at[row][first + c] = scaled(mine[c], by);
-    }
-    if (threadIdx.x == 0) wrong = bad;
-  }
-  __syncthreads();
-  if (threadIdx.x < width) {
+  for (int c = 0; c < strip; ++c) {
+    T other[block];
+    a.read(left + c, first, other);
 #pragma unroll
-    for (int c = 0; c < width; ++c)
-      if (c < lane) a.at[first + lane][first + c] = corner[c];
-    a.at[first + lane][first + lane] = convert<T>(root);
+    for (int k = 0; k < block; ++k) rest[c] = subtract(rest[c], multiply(mine[k], conj(other[k])));
   }
-  return wrong;
+  if (threadIdx.x % 32 < block) a.write(row, left, rest);
 }
 
-// Take what a panel makes of the lower triangle behind it. A thread has every 16th column of every
-// down-th row, four rows at a time.
+// The same for all blocks of the triangle from block `next` on but that of the diagonal, by all warps
+// but the first.
 template <int Size, int Threads, class T>
-__device__ inline void take_panel(Square<T, Size>& a, int first) {
-  constexpr int width = Square<T, Size>::Width, across = 16, down = Threads / across, rows = 4;
-  const int behind = first + width;
-  for (int top = behind + threadIdx.x / across; top < a.Whole; top += rows * down) {
-    T left[rows][width] = {};
-#pragma unroll
-    for (int r = 0; r < rows; ++r)
-      if (top + r * down < a.Whole) a.read(top + r * down, first, left[r]);
-    for (int j = behind + threadIdx.x % across; j < a.Whole; j += across) {
-      if (j > top + (rows - 1) * down) break;
-      T right[width], sum[rows] = {};
-      a.read(j, first, right);
-#pragma unroll
-      for (int k = 0; k < width; ++k)
-#pragma unroll
-        for (int r = 0; r < rows; ++r)
-          sum[r] = add(sum[r], multiply(left[r][k], conj(right[k])));
-#pragma unroll
-      for (int r = 0; r < rows; ++r) {
-        const int i = top + r * down;
-        if (i < a.Whole && j <= i) a.at[i][j] = subtract(a.at[i][j], sum[r]);
-      }
-    }
+__device__ inline void take_rest(Square<T, Size>& a, int next, int warp) {
+  constexpr int block = Square<T, Size>::Block, strip = Square<T, Size>::Strip;
+  int row = next, column = next;
+  int skip = (warp - 1) / (block / strip) + 1, part = (warp - 1) % (block / strip);
+  for (;;) {
+    for (; skip > 0 && row < a.Blocks; --skip) column = column < row ? column + 1 : (++row, next);
+    if (row >= a.Blocks) return;
+    take_strip(a, (next - 1) * block, row * block, column * block + part * strip);
+    part += Threads / 32 - 1;
+    skip = part / (block / strip);
+    part %= block / strip;
   }
 }
 
 // Replace the lower triangle of a Hermitian matrix by its factor L, of L L^H. Returns, to all threads
 // of the block, the number of the first leading minor that is not positive definite, or 0.
+//
+// A warp factors a block of the diagonal while the others take what the last one made of the rest; so
+// what follows each other is these factors, the rows below them, and the next block of the diagonal.
 template <int Size, int Threads, class T>
 __device__ inline int factor_block(Square<T, Size>& a) {
-  constexpr int width = Square<T, Size>::Width;
+  typedef Square<T, Size> Matrix;
+  constexpr int block = Matrix::Block, strips = block / Matrix::Strip;
+  __shared__ decltype(real(T{})) shares[block];
   __shared__ int wrong;
+  const int warp = shuffle_from((int)threadIdx.x / 32, 0);  // the same for all, as the compiler sees
   a.template pad<Threads>();
-  for (int first = 0; first < Size; first += width) {
+  for (int at = 0; at < a.Blocks; ++at) {
+    const int first = at * block;
     __syncthreads();
-    if (const int bad = factor_panel(a, first, wrong)) return bad;
-    take_panel<Size, Threads>(a, first);
+    if (warp == 0) {
+      const int bad = factor_corner(a, first, shares);
+      if (threadIdx.x == 0) wrong = bad;
+    } else if (at > 0) {
+      take_rest<Size, Threads>(a, at, warp);
+    }
+    __syncthreads();
+    if (wrong) return wrong;
+    if (at + 1 == a.Blocks) break;
+    divide_rows(a, first, shares);
+    __syncthreads();
+    const int next = first + block;
+    if (warp < strips) take_strip(a, first, next, next + warp * Matrix::Strip);
   }
-  __syncthreads();
   return 0;
 }
 
