@@ -1,7 +1,9 @@
 """The dot form: a block computes a tile of the result from tiles of both operands in shared memory.
 
 Any element type, layout and order of dimensions: batch, free and contracting dimensions are each
-taken as one. Sums run in the order of the contracting dimension, as in the loop form.
+taken as one. Sums run in the order of the contracting dimension, as in the loop form. What is
+multiplied next is on its way into registers meanwhile. Where tiles are few, they are smaller and
+deeper, so that more multiprocessors have one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from hlo2graph.ops.expect import written
 
 SIDE = 16  # threads along each side of a tile
 THREADS = SIDE * SIDE
-DEPTH = 16  # steps of the contracting dimension held at once
+WIDEST = 64  # rows and columns of a tile
+AT_ONCE = 4  # elements of either operand that a thread has on their way
 FEWEST = 16  # rows, columns and steps below which the loop form does as well
 
 
@@ -42,9 +45,9 @@ class _Side:
         return prod(self.shape.dims[d] for d in self.free)
 
     @property
-    def tile(self) -> int:
-        """Rows or columns of a tile."""
-        return min(64, SIDE << ((self.extent - 1) // SIDE).bit_length())
+    def widest(self) -> int:
+        """Rows or columns of a tile, at most."""
+        return min(WIDEST, SIDE << ((self.extent - 1) // SIDE).bit_length())
 
     @property
     def is_deep(self) -> bool:
@@ -83,36 +86,55 @@ class _Writer:
         self.parts = DotParts(emit.operands_of(form.instr), form.instr)
         self.type = compute_type(self.parts.wide)
         self.steps = prod(self.parts.steps)
-        self.tiles = (-(-lhs.extent // lhs.tile), -(-rhs.extent // rhs.tile))
-        self.blocks = prod(lhs.shape.dims[d] for d in lhs.batch) * prod(self.tiles)
+        self.tile = self._tile(form.signature.device.multiprocessors)
+        self.depth = AT_ONCE * THREADS // self.tile
+        self.blocks = self._blocks(self.tile)
         self.results = Results(form, emit)
 
+    def _tile(self, multiprocessors: int) -> int:
+        """Return the rows and columns of a tile: fewer, while there is a device for more tiles."""
+        found = max(self.lhs.widest, self.rhs.widest)
+        while found > SIDE and self._blocks(found // 2) <= multiprocessors:
+            found //= 2
+        return found
+
+    def _blocks(self, tile: int) -> int:
+        sides = (self.lhs, self.rhs)
+        batches = prod(self.lhs.shape.dims[d] for d in self.lhs.batch)
+        return batches * prod(-(-side.extent // tile) for side in sides)
+
     def write(self) -> None:
-        emit, lhs, rhs = self.emit, self.lhs, self.rhs
-        across, down = self.tiles[1], self.tiles[0]
+        emit, lhs, rhs, tile = self.emit, self.lhs, self.rhs, self.tile
+        down, across = (-(-side.extent // tile) for side in (lhs, rhs))
         block = emit.integer(emit.block_index)
         self.batch = emit.split(
             emit.integer(f"{block} / {across * down}"), [lhs.shape.dims[d] for d in lhs.batch]
         )
         emit.line(f"const {emit.index_type} tile = {block} % {across * down};")
-        emit.line(f"const {emit.index_type} top = tile / {across} * {lhs.tile};")
-        emit.line(f"const {emit.index_type} left = tile % {across} * {rhs.tile};")
+        emit.line(f"const {emit.index_type} top = tile / {across} * {tile};")
+        emit.line(f"const {emit.index_type} left = tile % {across} * {tile};")
         emit.line(f"const int tx = threadIdx.x % {SIDE}, ty = threadIdx.x / {SIDE};")
-        # One column more than a tile has, so that a warp's accesses fall into different banks.
-        emit.line(f"__shared__ {self.type} a[{DEPTH}][{lhs.tile + 1}], b[{DEPTH}][{rhs.tile + 1}];")
-        rows, columns = lhs.tile // SIDE, rhs.tile // SIDE
-        emit.line(f"{self.type} total[{rows}][{columns}] = {{}};")
-        head = f"for ({emit.index_type} first = 0; first < {self.steps}; first += {DEPTH})"
+        emit.line(f"__shared__ hlo::Slab<{self.type}, {self.depth}, {tile}> a, b;")
+        each = tile // SIDE
+        emit.line(f"{self.type} total[{each}][{each}] = {{}};")
+        emit.line(f"{self.type} rows[{AT_ONCE}], columns[{AT_ONCE}];")
+        with emit.block(f"const auto fetch = [&]({emit.index_type} first)", ";"):
+            self._fetch(lhs, "rows", "top")
+            self._fetch(rhs, "columns", "left")
+        emit.line("fetch(0);")
+        head = f"for ({emit.index_type} first = 0; first < {self.steps}; first += {self.depth})"
         with emit.block(head):
-            self._load(lhs, "a", "top")
-            self._load(rhs, "b", "left")
+            for side, slab, held in ((lhs, "a", "rows"), (rhs, "b", "columns")):
+                emit.line("#pragma unroll")
+                with emit.block(f"for (int n = 0; n < {AT_ONCE}; ++n)"):
+                    deep, wide = self._place(side)
+                    emit.line(f"{slab}.at[{deep}][{wide}] = {held}[n];")
             emit.line("__syncthreads();")
-            emit.line("#pragma unroll")
-            with emit.block(f"for (int k = 0; k < {DEPTH}; ++k)"), self._each(rows, columns):
-                product = f"hlo::multiply(a[k][ty + {SIDE} * i], b[k][tx + {SIDE} * j])"
-                emit.line(f"total[i][j] = hlo::add(total[i][j], {product});")
+            if self.steps > self.depth:
+                emit.line(f"if (first + {self.depth} < {self.steps}) fetch(first + {self.depth});")
+            emit.line(f"a.multiply<{each}>(b, ty * {each}, tx * {each}, total);")
             emit.line("__syncthreads();")
-        with self._each(rows, columns):
+        with self._each(each, each):
             self._store()
         self.results.beside(self.blocks, THREADS)
 
@@ -125,33 +147,45 @@ class _Writer:
             opened.enter_context(self.emit.block(head))
         return opened
 
-    def _load(self, side: _Side, shared: str, start: Expr) -> None:
-        """Write how the block fetches a tile of one operand, along what lies side by side."""
+    def _place(self, side: _Side) -> tuple[Expr, Expr]:
+        """Return step and row, or column, of a thread's element `n`: as they lie in memory."""
+        slot = f"(int)(threadIdx.x + n * {THREADS})"
+        if side.is_deep:
+            return f"{slot} % {self.depth}", f"{slot} / {self.depth}"
+        return f"{slot} / {self.tile}", f"{slot} % {self.tile}"
+
+    def _fetch(self, side: _Side, held: str, start: Expr) -> None:
+        """Write how a thread reads elements of an operand; behind its end they are 0."""
         emit = self.emit
-        head = f"for (int slot = threadIdx.x; slot < {side.tile * DEPTH}; slot += {THREADS})"
-        with emit.block(head):
-            deep, wide = (
-                (f"slot % {DEPTH}", f"slot / {DEPTH}")
-                if side.is_deep
-                else (f"slot / {side.tile}", f"slot % {side.tile}")
-            )
-            emit.line(f"const int deep = {deep}, wide = {wide};")
-            step, at = emit.integer("first + deep"), emit.integer(f"{start} + wide")
-            emit.line(f"{self.type} value = {{}};")
-            with emit.block(f"if ({step} < {self.steps} && {at} < {side.extent})"):
-                place = dict(zip(side.batch, self.batch, strict=True))
-                for dims, number in ((side.free, at), (side.contract, step)):
-                    split = emit.split(number, [side.shape.dims[d] for d in dims])
-                    place |= dict(zip(dims, split, strict=True))
-                index = tuple(place[d] for d in range(side.shape.rank))
-                found = emit.leaf(self.form.instr.operands[side.number], 0, index)
-                emit.line(f"value = hlo::convert<hlo::{self.parts.wide}>({found});")
-            emit.line(f"{shared}[deep][wide] = value;")
+        emit.line("#pragma unroll")
+        with emit.block(f"for (int n = 0; n < {AT_ONCE}; ++n)"):
+            deep, wide = self._place(side)
+            tests: list[Expr] = []
+            step = self._inside(f"first + {deep}", self.steps, self.depth, tests)
+            at = self._inside(f"{start} + {wide}", side.extent, self.tile, tests)
+            place = dict(zip(side.batch, self.batch, strict=True))
+            for dims, number in ((side.free, at), (side.contract, step)):
+                split = emit.split(number, [side.shape.dims[d] for d in dims])
+                place |= dict(zip(dims, split, strict=True))
+            index = tuple(place[d] for d in range(side.shape.rank))
+            found = emit.leaf(self.form.instr.operands[side.number], 0, index)
+            value = f"hlo::convert<hlo::{self.parts.wide}>({found})"
+            kept = f"{' && '.join(tests)} ? {value} : {self.type}{{}}" if tests else value
+            emit.line(f"{held}[n] = {kept};")
+
+    def _inside(self, number: Expr, extent: int, run: int, tests: list[Expr]) -> Expr:
+        """Return `number`, kept below `extent` where not all are, and then add what tells which."""
+        at = self.emit.integer(number)
+        if extent % run == 0:
+            return at
+        tests.append(f"{at} < {extent}")
+        return self.emit.integer(f"{at} < {extent} ? {at} : {extent - 1}")
 
     def _store(self) -> None:
         emit, form = self.emit, self.form
-        row = emit.integer(f"top + ty + {SIDE} * i")
-        column = emit.integer(f"left + tx + {SIDE} * j")
+        each = self.tile // SIDE
+        row = emit.integer(f"top + ty * {each} + i")
+        column = emit.integer(f"left + tx * {each} + j")
         with emit.block(f"if ({row} < {self.lhs.extent} && {column} < {self.rhs.extent})"):
             free = [
                 emit.split(number, [side.shape.dims[d] for d in side.free])

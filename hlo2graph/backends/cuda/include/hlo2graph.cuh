@@ -9,6 +9,7 @@
 #include "random.cuh"
 #include "cooperate.cuh"
 #include "mma.cuh"
+#include "slab.cuh"
 #include "search.cuh"
 #include "sort.cuh"
 #include "top.cuh"
