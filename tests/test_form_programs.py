@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
 import pytest
 from needs import needs_gxx
 
@@ -14,6 +17,7 @@ from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.fake_cuda import fake
+from tests.gpu import forms, suite
 from tests.gpu.form_programs import SIZES, programs
 from tests.gpu.forms import drawn, line, measured
 from tests.ptxas import spilt
@@ -67,12 +71,43 @@ def test_bytes_count_each_array_once():
     assert program.bytes == 2 * 60_000 + 1500 * 4
 
 
-def test_figures_of_a_program(fake, monkeypatch):
+def test_figures_of_a_program(fake):
     (program,) = (p for p in programs((60_000,)) if p.name.startswith("loop of 1 f32"))
     _, executable = fake(program.text)
-    monkeypatch.setattr(hlo2graph, "compile", lambda *_: executable)
-    row = measured(program, rounds=3)
+    row = measured(program, lambda: executable, rounds=3)
     assert "why" not in row, row["why"]
     assert row["kernels"] == executable.graph.nodes == 1
     assert len(row["seconds"]) == len(row["copy_seconds"]) == 3
     assert line(row).startswith("loop of 1 f32")
+
+
+def test_what_is_stalest_is_measured_first_and_the_rest_kept(fake, monkeypatch, tmp_path):
+    small = [p for p in programs((60_000,)) if p.name.startswith("loop of 1")]
+    names = [program.name for program in small]
+    order: list[str] = []
+
+    def built(chosen, arch):
+        for program in chosen:
+            order.append(program.name)
+            yield program, lambda program=program: fake(program.text)[1]
+
+    def run(commit: str, *options: str) -> list[dict]:
+        monkeypatch.setattr(suite, "describe", lambda _: {"commit": commit, "arch": "sm_90"})
+        monkeypatch.setattr(sys, "argv", ["forms", "--out", str(out), "--rounds", "3", *options])
+        order.clear()
+        assert forms.main() == 0
+        return json.loads(out.read_text())["forms"]
+
+    out = tmp_path / "forms.json"
+    monkeypatch.setattr(forms, "programs", lambda: small)
+    monkeypatch.setattr(forms, "built", built)
+    (row,) = run("a", "--only", "bf16")
+    assert "why" not in row
+    rows = run("b", "--within", "0")
+    assert order[:1] == names[:1], "the first of those never measured"
+    assert rows == [row], "no time, nothing measured"
+    rows = run("b", "--within", "100")
+    assert order == [names[0], names[2], names[1]]
+    assert [row["form"] for row in rows] == names
+    (row, *_) = rows = run("c", "--only", "u8")
+    assert [row.get("earlier") for row in rows] == ["b", "b", None]

@@ -16,15 +16,22 @@ def folds() -> Forms:
         "reduce rows f32": (_reduced("f32", (0, 1500), (1,)), LOOP),
         "reduce rows bf16": (_reduced("bf16", (0, 3000), (1,)), LOOP),
         "reduce rows u8": (_reduced("u8", (0, 6000), (1,)), LOOP),
-        "reduce odd rows": (_reduced("f32", (0, 1501), (1,)), None),
+        "reduce odd rows": (_reduced("f32", (0, 1501), (1,)), LOOP),
+        "reduce odd rows bf16": (_reduced("bf16", (0, 3001), (1,)), LOOP),
+        "reduce odd rows u8": (_reduced("u8", (0, 6001), (1,)), LOOP),
         "reduce short rows": (_reduced("f32", (0, 60), (1,)), LOOP),
         "reduce few long rows": (_reduced("f32", (7, 0), (1,)), LOOP),
         "reduce columns f32": (_reduced("f32", (0, 1500), (0,)), TURNED),
         "reduce columns bf16": (_reduced("bf16", (0, 3000), (0,)), TURNED),
-        "reduce odd columns": (_reduced("f32", (0, 1501), (0,)), None),
+        "reduce odd columns": (_reduced("f32", (0, 1501), (0,)), TURNED),
+        "reduce odd columns bf16": (_reduced("bf16", (0, 3001), (0,)), TURNED),
+        "reduce odd columns u8": (_reduced("u8", (0, 6001), (0,)), TURNED),
+        "reduce columns f64": (_reduced("f64", (0, 1500), (0,)), TURNED),
+        "reduce narrow columns bf16": (_reduced("bf16", (0, 129), (0,)), TURNED),
         "reduce few columns": (_reduced("f32", (0, 12), (0,)), TURNED),
         "reduce many columns": (_reduced("f32", (300, 0), (0,)), TURNED),
         "reduce a middle dimension": (_reduced("f32", (0, 300, 500), (1,)), TURNED),
+        "reduce an odd middle dimension bf16": (_reduced("bf16", (0, 197, 301), (1,)), TURNED),
         "reduce around a dimension": (_reduced("f32", (0, 24, 3000), (0, 2)), TURNED),
         "reduce all f32": (_reduced("f32", (0, 1500), (0, 1)), LOOP),
         "reduce all bf16": (_reduced("bf16", (0, 1500), (0, 1)), LOOP),
@@ -39,8 +46,13 @@ def rows() -> Forms:
         for form in ("softmax", "log_softmax", "layer_norm", "rms_norm", "arg_max", "two_sums")
         for dtype in ("f32", "bf16")
     }
-    for columns, target in ((60, LOOP), (1501, None), (12000, LOOP), (30000, None)):
-        found[f"softmax of {columns}"] = (_fused("softmax", "f32", (0, columns), (1,)), target)
+    for columns in (60, 1501, 12000, 30000):
+        found[f"softmax of {columns}"] = (_fused("softmax", "f32", (0, columns), (1,)), LOOP)
+    for columns in (197, 1501, 50257):
+        found[f"softmax of {columns} bf16"] = (_fused("softmax", "bf16", (0, columns), (1,)), LOOP)
+    found["layer norm of 1501 bf16"] = (_fused("layer_norm", "bf16", (0, 1501), (1,)), LOOP)
+    found["rms norm of 4096 f16"] = (_fused("rms_norm", "f16", (0, 4096), (1,)), LOOP)
+    found["arg max of 1501 bf16"] = (_fused("arg_max", "bf16", (0, 1501), (1,)), LOOP)
     found["softmax of heads"] = (_fused("softmax", "bf16", (0, 12, 200, 200), (3,)), LOOP)
     found["layer norm of 12000"] = (_fused("layer_norm", "f32", (0, 12000), (1,)), LOOP)
     return found
