@@ -68,8 +68,7 @@ def test_auto_is_right_whatever_it_chooses(fake, name):
             ways = [Way.COPY, Way.BUILD]
             ways += [way if way in prices.there else BUILDING[way] for way in BUILDING]
             self.habit = rng.choice(ways)
-            self.left = rng.randrange(4) if self.habit in (Way.COPY, *prices.there) else 0
-            self.skipped = 0
+            self.lasts = rng.randrange(4) if self.habit in (Way.COPY, *prices.there) else 0
             chosen.append(self.habit)
             return self.habit
 
@@ -342,13 +341,13 @@ def test_auto_does_without_a_table_whose_kernels_do_not_compile(fake, monkeypatc
 
 def test_what_costs_more_once_is_done_when_going_without_has_cost_as_much():
     dear = prices(copying=3, updating=9, building=50)
-    reckoning, ways = Reckoning(), []
+    meet, ways = meeting(), []
     while Way.BUILD not in ways:
-        ways.append(meet(reckoning, (1,), dear))
+        ways.append(meet((1,), dear))
     assert set(ways[:-1]) == {Way.COPY}
     assert TRUSTED * 50 / 3 < len(ways) <= 2 * 50 / 3 + LONGEST_HABIT
     cheap = prices(copying=30, updating=9, building=50)
-    ways = [meet(reckoning, (new,), cheap) for new in range(20)]
+    ways = [meet((new,), cheap) for new in range(20)]
     assert Way.BUILD_MOVER in ways
     assert Way.BUILD not in ways
 
@@ -358,9 +357,9 @@ def test_addresses_that_keep_coming_get_graphs_sooner():
     found = prices(copying=3, updating=9, building=300)
 
     def built(keys):
-        reckoning, calls = Reckoning(), []
+        meet, calls = meeting(), []
         while calls.count(Way.BUILD) < 4 and len(calls) < 2000:
-            calls.append(meet(reckoning, (next(keys),), found))
+            calls.append(meet((next(keys),), found))
         return len(calls), calls.count(Way.BUILD)
 
     calls, graphs = built(cycle(range(4)))
@@ -374,39 +373,48 @@ def test_addresses_that_keep_coming_get_graphs_sooner():
 
 def test_the_mover_takes_what_is_dear_to_copy_and_what_stays():
     has_mover = prices(copying=30, updating=9, building=5000, there={Way.UPDATE})
-    reckoning = Reckoning()
-    assert {meet(reckoning, (k,), has_mover) for k in range(9)} == {Way.UPDATE}
+    meet = meeting()
+    assert {meet((k,), has_mover) for k in range(9)} == {Way.UPDATE}
     is_dear = prices(copying=3, updating=9, building=5000, there={Way.UPDATE})
-    reckoning, ways = Reckoning(), []
+    meet, ways = meeting(), []
     while Way.UPDATE not in ways:
-        ways.append(meet(reckoning, (0,), is_dear))
+        ways.append(meet((0,), is_dear))
     assert 3 <= len(ways) <= 3 + LONGEST_HABIT
-    reckoning = Reckoning()
-    assert {meet(reckoning, (k,), is_dear) for k in range(99)} == {Way.COPY}
+    meet = meeting()
+    assert {meet((k,), is_dear) for k in range(99)} == {Way.COPY}
 
 
 def test_the_table_takes_what_is_dear_to_copy_and_to_update():
     found = prices(copying=20, updating=30, tabling=9, building=50)
-    reckoning, ways = Reckoning(), []
+    meet, ways = meeting(), []
     while Way.BUILD_TABLE not in ways:
-        ways.append(meet(reckoning, (len(ways),), found))
+        ways.append(meet((len(ways),), found))
     assert set(ways[:-1]) == {Way.COPY}
     assert TRUSTED * 50 / 11 < len(ways) <= 2 * 50 / 11 + LONGEST_HABIT
     both = prices(copying=20, updating=30, tabling=9, building=5000, there={Way.UPDATE, Way.TABLE})
-    reckoning = Reckoning()
-    assert {meet(reckoning, (k,), both) for k in range(99)} == {Way.TABLE}
+    meet = meeting()
+    assert {meet((k,), both) for k in range(99)} == {Way.TABLE}
 
 
 def prices(*, copying, updating, building, tabling=None, there=()):
     moving = {Way.UPDATE: updating} | ({} if tabling is None else {Way.TABLE: tabling})
-    return Prices(copying, moving, building, frozenset(there))
+    return Prices(copying, moving, building, frozenset(there), has_room=True)
 
 
-def meet(reckoning, key, prices):
-    if reckoning.is_due():
-        return reckoning.way(key, prices)
-    reckoning.skip(1)
-    return reckoning.habit
+def meeting():
+    """Return what meets keys as auto does: by a new reckoning, or by the habit of the last."""
+    reckoning, left = Reckoning(), 0
+
+    def meet(key, prices):
+        nonlocal left
+        if left:
+            left -= 1
+            return reckoning.habit
+        way = reckoning.way(key, prices)
+        left = reckoning.lasts
+        return way
+
+    return meet
 
 
 def test_the_options_name_the_strategies():

@@ -148,6 +148,7 @@ class BuiltGraph:
                     self._held.setdefault(ports[allocation], []).append(node)
         self.matters = tuple(sorted(self._held))  # the ports that any node touches
         self._moves: dict[tuple[int, ...], list[tuple[Node, Callable[[], None]]]] = {}
+        self._counts: dict[tuple[int, ...], int] = {}  # of the nodes that these ports touch
         self._launchers: dict[int, Bound] = {}
         self._launch = self.exec.launcher(self._stream)
 
@@ -171,7 +172,12 @@ class BuiltGraph:
 
     def nodes_to_move(self, placement: Placement) -> int:
         """Return how many nodes hold an address that `placement` changes."""
-        return len(self._touched(self._changed(placement)))
+        changed = self._changed(placement)
+        if changed not in self._counts:
+            if len(self._counts) >= MOST_PATTERNS:
+                self._counts.clear()
+            self._counts[changed] = len(self._touched(changed))
+        return self._counts[changed]
 
     def move(self, placement: Placement) -> int:
         """Let the ports lie at `placement` from the next run on; return how many nodes changed.

@@ -34,15 +34,17 @@ class Auto:
         self._site = site
         self._key = key_of(site)
         self._home_key = self._key(site.home)
-        self._settled: dict[Placement, tuple[Launchable, int]] = {}  # and their last launches
-        self._movers: dict[Way, _Mover] = {}
-        self._followed: _Mover | None = None  # what is moved by habit, as long as that lasts
-        self._following = 0  # calls for which it did
+        self._there: dict[Placement, Movable] = {self._home_key: site.graph}  # besides movers
+        self._used: dict[Placement, int] = {}  # the last launches of those that are not home's
+        self._kept = KEPT - 1 - len(BUILDING)  # of these
+        self._movers: dict[Way, Movable] = {}
         self._tabled: Tabled | None = None
-        self._kept = KEPT - 1 - len(BUILDING)  # besides home's and the movers
+        self._reading = 0.0  # seconds that its launch takes longer
+        self._left = 0  # calls that go the usual way, without reckoning
+        self._followed: Movable | None = None  # the mover that is this way
         self._last_graph: Movable = site.graph
         self._last_placement: Placement | None = site.home
-        self._last_key = self._home_key
+        self._last_key: Placement | None = self._home_key
         self._costs: Costs | None = None
         self._reckoning = Reckoning()
         self._chosen = dict.fromkeys((AS_IT_WAS, READY, *Way), 0)
@@ -54,7 +56,7 @@ class Auto:
         """What it chose how often, and by what costs."""
         counts = dict(self._chosen)
         if self._followed is not None:
-            counts[self._followed.way] += self._following
+            counts[self._reckoning.habit] -= self._left
         chosen = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
         costs = f" ({self._costs})" if self._costs is not None else ""
         kernels = self._site.table_kernels.says
@@ -62,17 +64,27 @@ class Auto:
 
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Run with the ports at `placement`."""
-        self.tally.launches += 1
-        if placement is self._last_placement:
+        tally, graph = self.tally, self._followed
+        tally.launches += 1
+        if graph is not None and self._key(placement) not in self._there:
+            self._last_placement = self._last_key = None
+            tally.moved += 1
+            tally.updates += graph.move(placement)
+            self._left -= 1
+            if not self._left:  # the next call is to be reckoned
+                self._followed = None
+            graph.launch_on(stream)
+        elif placement is self._last_placement:
             self._chosen[AS_IT_WAS] += 1
             self._last_graph.launch_on(stream)
-            return
+        else:
+            self._look(placement, stream)
+
+    def _look(self, placement: Placement, stream: Stream) -> None:
+        """Run the graph for these addresses, or find a way to do without."""
+        self._last_placement = None  # a move that fails leaves no graph for it
         key = self._key(placement)
-        mover = self._followed
-        if mover and key not in self._settled and key not in (mover.key, self._home_key):
-            self._follow(mover, key, placement, stream)
-            return
-        graph = self._ready(key)
+        graph = self._graph_for(key, placement)
         if graph is None:
             self.tally.moved += 1
             self._meet(key, placement, stream)
@@ -87,63 +99,60 @@ class Auto:
         self._run(graph, key, placement, stream)
 
     def _run(self, graph: Movable, key: Placement, placement: Placement, stream: Stream) -> None:
-        self._last_key, self._last_graph, self._last_placement = key, graph, placement
+        self._last_key, self._last_graph = key, graph
+        # What stays is not to read a table for ever: it is looked at each time
+        self._last_placement = None if graph is self._tabled else placement
         graph.launch_on(stream)
 
-    def _follow(self, mover: _Mover, key: Placement, placement: Placement, stream: Stream) -> None:
-        """Move what is moved by habit. Calls with arrays that are always new wait for this."""
-        tally, graph = self.tally, mover.graph
-        self._last_placement = mover.key = None  # a move that fails leaves no graph for it
-        tally.moved += 1
-        tally.updates += graph.move(placement)
-        mover.key = self._last_key = key
-        self._last_graph, self._last_placement = graph, placement
-        self._following += 1
-        if self._following == self._reckoning.left:  # the next call is to be reckoned
-            self._chosen[mover.way] += self._following
-            self._reckoning.skip(self._following)
-            self._followed, self._following = None, 0
-        graph.launch_on(stream)
-
-    def _ready(self, key: Placement) -> Movable | None:
-        """Return the graph for these addresses."""
-        if key in self._settled:
-            graph, _ = self._settled[key]
-            self._settled[key] = graph, self.tally.launches
+    def _graph_for(self, key: Placement, placement: Placement) -> Movable | None:
+        """Return the graph for these addresses, if there is one."""
+        graph = self._there.get(key)
+        if graph is not None:
+            if key in self._used:
+                self._used[key] = self.tally.launches
             return graph
         for mover in self._movers.values():
-            if mover.key == key:
-                return mover.graph
-        return self._site.graph if key == self._home_key else None
+            if mover.placement is not None and self._key(mover.placement) == key:
+                return self._reading_no_more(key, placement) if mover is self._tabled else mover
+        return None
+
+    def _reading_no_more(self, key: Placement, placement: Placement) -> Movable | None:
+        """Return a graph that reads no table for addresses that stay, once that is worth one."""
+        costs = self._costs
+        assert costs is not None
+        if self._reckoning.pays(key, self._reading, costs.build):
+            return self._settle(key, placement, costs) or self._tabled
+        return self._tabled
 
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
-        self._last_placement = None  # a move that fails leaves no graph for it
         costs, reckoning = self._costs, self._reckoning
         if costs is None:
             costs = self._costs = measured(self._site, stream, self._site.graph.build_seconds)
-        if reckoning.is_due():
-            way = reckoning.way(key, self._prices(placement, costs))
-            self._followed = None if reckoning.is_due() else self._movers.get(way)
-        else:
-            reckoning.skip(1)
-            way = reckoning.habit
+        if self._left:  # movers are followed elsewhere
+            self._left -= 1
+            self._copy(placement, stream, costs)
+            return
+        way = reckoning.way(key, self._prices(placement, costs))
         self._go(way, key, placement, stream, costs)
+        self._left = reckoning.lasts
+        if self._left and way is not Way.COPY:
+            self._followed = self._movers[way]
+            self._chosen[way] += self._left
 
     def _go(
         self, way: Way, key: Placement, placement: Placement, stream: Stream, costs: Costs
     ) -> None:
-        graph: Movable | None = None
-        if (mover := self._movers.get(way)) is not None:
-            graph = mover.graph
+        graph = self._movers.get(way)
+        if graph is not None:
             start = perf_counter()
-            nodes = mover.move(key, placement)
+            nodes = graph.move(placement)
             costs.learn_update(perf_counter() - start, nodes)
             self.tally.updates += nodes
         elif way is Way.BUILD:
             graph = self._settle(key, placement, costs)
         elif way is not Way.COPY:
-            graph = self._new_mover(MOVED_BY[way], key, placement, costs)
+            graph = self._new_mover(MOVED_BY[way], placement, costs)
         if graph is None:
             self._copy(placement, stream, costs)
             return
@@ -158,42 +167,45 @@ class Auto:
             kernels.begin()
         copying = sum(map(costs.copying, self._home.sizes(placement)))
         mover, table = (movers.get(way) for way in BUILDING)
-        updated = site.graph if mover is None else mover.graph
+        updated = site.graph if mover is None else mover
         moving = {Way.UPDATE: costs.update * updated.nodes_to_move(placement)}
         if not kernels.failed:
-            nodes = 0 if table is None else table.graph.nodes_to_move(placement)
-            reading = READ * site.graph.nodes_to_move(placement)
-            moving[Way.TABLE] = costs.table + reading + costs.update * nodes
-        return Prices(copying, moving, costs.build, frozenset(movers))
+            nodes = 0 if table is None else table.nodes_to_move(placement)
+            self._reading = READ * site.graph.nodes_to_move(placement)
+            moving[Way.TABLE] = costs.table + self._reading + costs.update * nodes
+        return Prices(copying, moving, costs.build, frozenset(movers), self._has_room())
 
-    def _settle(self, key: Placement, placement: Placement, costs: Costs) -> Launchable | None:
+    def _has_room(self) -> bool:
+        """Tell whether some addresses can have a graph of their own now."""
+        if len(self._used) < self._kept:
+            return True
+        last = min(self._used.values(), default=self.tally.launches)
+        return self.tally.launches - last > UNUSED
+
+    def _settle(self, key: Placement, placement: Placement, costs: Costs) -> Movable | None:
         """Return a graph that is for these addresses from now on, where there is one to be had."""
-        graph = None
-        if len(self._settled) < self._kept:
+        graph: Movable | None = None
+        if len(self._used) < self._kept:
             graph = self._build(placement, costs)
-        elif self._settled:
-            oldest = min(self._settled, key=lambda held: self._settled[held][1])
-            held, used = self._settled[oldest]
-            if self.tally.launches - used > UNUSED:
-                del self._settled[oldest]
-                graph = held
-                self.tally.updates += held.move(placement)
+        elif self._has_room():
+            oldest = min(self._used, key=self._used.__getitem__)
+            del self._used[oldest]
+            graph = self._there.pop(oldest)
+            self.tally.updates += graph.move(placement)
         if graph is not None:
-            self._settled[key] = graph, self.tally.launches
+            self._there[key], self._used[key] = graph, self.tally.launches
         return graph
 
     def _build(self, placement: Placement, costs: Costs) -> Launchable | None:
         """Build a graph for `placement`, if the GPU has room for one more."""
         graph = build_if_room(self._site, placement)
         if graph is None:
-            self._kept = len(self._settled)
+            self._kept = len(self._used)
             return None
         self._learn_build(graph, costs)
         return graph
 
-    def _new_mover(
-        self, way: Way, key: Placement, placement: Placement, costs: Costs
-    ) -> Movable | None:
+    def _new_mover(self, way: Way, placement: Placement, costs: Costs) -> Movable | None:
         """Return a graph that moves to whatever comes, if there is one to be had now."""
         graph: Movable | None = None
         if way is Way.UPDATE:
@@ -203,8 +215,8 @@ class Auto:
             if graph is not None:
                 self._learn_build(graph, costs)
         if graph is not None:
-            self._movers[way] = mover = _Mover(way, graph)
-            mover.move(key, placement)
+            self._movers[way] = graph
+            graph.move(placement)
         return graph
 
     def _learn_build(self, graph: Movable, costs: Costs) -> None:
@@ -215,20 +227,3 @@ class Auto:
         self._chosen[Way.COPY] += 1
         self._last_key = self._home_key
         costs.learn_copy(*self._home.run(self._site.graph, placement, stream))
-
-
-class _Mover:
-    """A graph that moves to whatever comes, and the addresses that it is for now."""
-
-    __slots__ = ("graph", "key", "way")
-
-    def __init__(self, way: Way, graph: Movable) -> None:
-        self.way, self.graph = way, graph
-        self.key: Placement | None = None
-
-    def move(self, key: Placement, placement: Placement) -> int:
-        """Move it; return how many nodes that changed."""
-        self.key = None  # where that fails midway
-        nodes = self.graph.move(placement)
-        self.key = key
-        return nodes

@@ -26,7 +26,7 @@ from hlo2graph.backends.cuda.ports import Placement
 REMEMBERED = 256  # placements whose costs are added up
 FORGOTTEN = 0.9  # what a call leaves of those before it in what is known of late
 FAMILIAR, TRUSTED = 0.8, 0.25  # how many have come before, and the part of a cost that is enough
-LONGEST_HABIT = 15  # calls without reckoning
+LONGEST_HABIT = 63  # calls without reckoning
 
 
 class Way(StrEnum):
@@ -48,13 +48,14 @@ class Prices:
     """Seconds, for one call: by copies, by moving each graph that moves; and to build a graph.
 
     `moving` are UPDATE and TABLE, as far as there are such graphs or could be; `there` those that
-    are.
+    are. `has_room` says whether these addresses can have a graph of their own.
     """
 
     copying: float
     moving: Mapping[Way, float]
     building: float
     there: frozenset[Way]
+    has_room: bool
 
 
 @dataclass(slots=True)
@@ -67,26 +68,29 @@ class Reckoning:
     streak: float = 0.0  # what copies have cost for the same addresses, call after call
     streak_of: Placement | None = None
     habit: Way = Way.COPY
-    left: int = 0  # calls that follow the habit
-    skipped: int = 0  # calls that followed it since the last reckoning
-
-    def is_due(self) -> bool:
-        """Tell whether the next call is to be reckoned; others go the usual way."""
-        return not self.left
-
-    def skip(self, calls: int) -> None:
-        """Count calls that go the usual way."""
-        self.left -= calls
-        self.skipped += calls
+    lasts: int = 0  # calls that are to follow the habit before the next is reckoned
 
     def way(self, key: Placement, prices: Prices) -> Way:
-        """Return how to meet `key`."""
-        calls = self.skipped + 1
+        """Return how to meet `key`, and the next `lasts` calls after it."""
+        calls = self.lasts + 1
         chosen = self._cheapest(key, prices, calls)
         lasts = chosen is self.habit and chosen in (Way.COPY, *BUILDING)
-        self.left = min(2 * calls - 1, LONGEST_HABIT) if lasts else 0
-        self.habit, self.skipped = chosen, 0
+        self.lasts = min(2 * calls - 1, LONGEST_HABIT) if lasts else 0
+        self.habit = chosen
         return chosen
+
+    def pays(self, key: Placement, price: float, building: float) -> bool:
+        """Add what a call with `key` has cost; tell whether it is worth a graph of its own."""
+        paid = self.paid.pop(key, 0.0) + price
+        if paid > building:
+            return True
+        self._remember(key, paid)
+        return False
+
+    def _remember(self, key: Placement, paid: float) -> None:
+        self.paid[key] = paid
+        if len(self.paid) > REMEMBERED:
+            self.paid.popitem(last=False)
 
     def _cheapest(self, key: Placement, prices: Prices, calls: int) -> Way:
         """Choose, once for `calls` calls: all taken to be for `key` if it came before."""
@@ -97,11 +101,9 @@ class Reckoning:
         self.familiar += (1 - FORGOTTEN**calls) * (has_come - self.familiar)
         paid = best + (self.paid.pop(key) + best * (calls - 1) if has_come else 0.0)
         trusted = has_come and self.familiar > FAMILIAR
-        if paid > prices.building * (TRUSTED if trusted else 1.0):
+        if prices.has_room and paid > prices.building * (TRUSTED if trusted else 1.0):
             return Way.BUILD
-        self.paid[key] = paid
-        if len(self.paid) > REMEMBERED:
-            self.paid.popitem(last=False)
+        self._remember(key, paid)
         for way, price in prices.moving.items():
             if way not in prices.there and self._is_worth(way, (best - price) * calls, prices):
                 return BUILDING[way]
