@@ -31,12 +31,12 @@ def cholesky(dtype: str, dims: str, lower: str = "true") -> str:
     )
 
 
-def potrf(dims: str, batch: str = "") -> str:
+def potrf(dims: str, batch: str = "", lower: str = "true", layout: str = "{1,2,0}") -> str:
     return module(
-        f"a = f32[{dims}]{{1,2,0}} parameter(0) "
-        f"ROOT r = (f32[{dims}]{{1,2,0}}, s32[{batch}]) custom-call(a), "
+        f"a = f32[{dims}]{layout} parameter(0) "
+        f"ROOT r = (f32[{dims}]{layout}, s32[{batch}]) custom-call(a), "
         'custom_call_target="cusolver_potrf_ffi", api_version=API_VERSION_TYPED_FFI, '
-        "backend_config={lower = true}"
+        f"backend_config={{lower = {lower}}}"
     )
 
 
@@ -72,6 +72,9 @@ CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
     "large-c64": (cholesky("c64", "2,70,70"), [positive("c64", 2, 70, 70)]),
     "large-f64": (cholesky("f64", "65,65", "false"), [positive("f64", 65, 65)]),
     "potrf": (potrf("2,130,130", "2"), [positive("f32", 2, 130, 130)]),
+    "potrf-small": (potrf("2,45,45", "2"), [positive("f32", 2, 45, 45)]),
+    "potrf-upper": (potrf("2,64,64", "2", "false"), [positive("f32", 2, 64, 64)]),
+    "potrf-rows": (potrf("2,45,45", "2", layout=""), [positive("f32", 2, 45, 45)]),
     "solve-small": (
         solve("f32", "2,97,97", "2,97,17", True, True, "NO_TRANSPOSE", "false"),
         [triangle("f32", 2, 97, 97), numbers("f32", 2, 97, 17)],
@@ -151,7 +154,8 @@ def test_what_has_no_factor_stays_and_is_told_of(bad):
     assert host("potrf", [a])[1].tolist() == info.tolist()
 
 
-LARGE = [name for name in CASES if "small" not in name and "many" not in name]
+SMALL = ("small", "many", "upper", "rows")
+LARGE = [name for name in CASES if not any(word in name for word in SMALL)]
 
 
 @pytest.mark.parametrize("name", LARGE)

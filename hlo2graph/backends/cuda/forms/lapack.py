@@ -172,36 +172,29 @@ def _potrf(w: _Writer) -> None:
 
 
 def _small_potrf(w: _Writer) -> None:
-    """The same in shared memory, where the other triangle goes along."""
+    """The same in shared memory; the other triangle stays as it is."""
     emit, size, lower = w.emit, w.rows, w.options["uplo"] == "L"
     square = w.square()
     w.threads = square.threads
     head = f"for (int at = threadIdx.x; at < {size * size}; at += {w.threads})"
     by_rows = w.shape.minor_to_major[0] == w.shape.rank - 1
-
-    def place(at: Expr) -> tuple[Expr, Expr, str]:
-        major, minor = emit.split(at, (size, size))
-        row, column = (major, minor) if by_rows else (minor, major)
-        return row, column, f"a.at[{row}][{column}]" if lower else f"a.at[{column}][{row}]"
-
     square.declare(emit)
 
-    def load(at: Expr) -> Expr:
-        row, column, _ = place(at)
-        value = w.element(0, (row, column))
+    def load(row: Expr, column: Expr) -> Expr:
+        value = w.element(0, (row, column) if lower else (column, row))
         return value if lower else f"hlo::conj({value})"
 
-    def put(at: Expr, value: Expr) -> None:
-        emit.line(f"{place(at)[2]} = {value};")
-
-    square.fill(emit, load, put)
+    square.fill(emit, load, by_columns=by_rows != lower)
     emit.line(f"const int bad = {square.factor};")
     with emit.block("if (bad)"):
         w.fill(0, 0)
     with emit.block("else"), emit.block(head):
-        row, column, held = place("at")
+        major, minor = emit.split("at", (size, size))
+        row, column = (major, minor) if by_rows else (minor, major)
+        held = f"a.at[{row}][{column}]" if lower else f"hlo::conj(a.at[{column}][{row}])"
+        is_held = f"{row} >= {column}" if lower else f"{row} <= {column}"
         at = emit.offset(w.form.results[0], (*w.batch, row, column))
-        emit.line(f"r0[{at}] = {held if lower else f'hlo::conj({held})'};")
+        emit.line(f"r0[{at}] = {is_held} ? {held} : {w.element(0, (row, column))};")
     w.inform(1, "bad")
 
 

@@ -12,7 +12,7 @@ from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.square import Square, fill_square
+from hlo2graph.backends.cuda.forms.square import Square, fill_lower
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.linalg import largest_block
@@ -52,16 +52,11 @@ def _small_cholesky(form: Form) -> KernelSource:
 
     square.declare(emit)
 
-    def load(at: Expr) -> Expr:
-        place = emit.split(at, (size, size))
+    def load(row: Expr, column: Expr) -> Expr:
+        place = (row, column) if lower else (column, row)
         return turned(emit.leaf(form.instr.operands[0], 0, (*batch, *place)))
 
-    def put(at: Expr, value: Expr) -> None:
-        one, other = emit.split(at, (size, size))
-        row, column = (one, other) if lower else (other, one)
-        emit.line(f"if ({column} <= {row}) a.at[{row}][{column}] = {value};")
-
-    square.fill(emit, load, put)
+    square.fill(emit, load, by_columns=not lower)
     emit.line(f"const int bad = {square.factor};")
     emit.line(f"const {kind} none = hlo::convert<hlo::{shape.dtype}>(hlo::nan_like(0.0f));")
     with emit.block(every):
@@ -203,19 +198,13 @@ def _put_triangle(system: _System, batch: Sequence[Expr], threads: int) -> None:
     emit.line(f"typedef hlo::Columns<{kind}, {size}> Triangle;")
     emit.line("Triangle& a = *(Triangle*)hlo::dynamic_shared();")
 
-    def place(at: Expr) -> tuple[Expr, Expr]:
-        major, minor = emit.split(at, (size, size))
-        return (minor, major) if system.swapped else (major, minor)  # neighbours in memory
-
-    def load(at: Expr) -> Expr:
-        row, step = place(at)
+    def load(row: Expr, step: Expr) -> Expr:
         return system.matrix(batch, row_of(row), row_of(step))
 
-    def put(at: Expr, value: Expr) -> None:
-        row, step = place(at)
+    def put(row: Expr, step: Expr, value: Expr) -> None:
         emit.line(f"a.at[{step}][{row}] = {value};")
 
-    fill_square(emit, kind, size, threads, load, put)
+    fill_lower(emit, kind, size, threads, load, put, by_columns=system.swapped)
     emit.line("__syncthreads();")
     if not system.unit:
         emit.line(f"a.invert_diagonal<{threads}>();")

@@ -8,38 +8,62 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.ops.device import Expr
 
-AT_ONCE = 16  # elements that a thread loads before it stores one
+MOST_AT_ONCE = 20  # elements that a thread loads before it stores one
 _BLOCK, _SMALL_BLOCK = 32, 16  # what the rows are padded to
 _GAP_BYTES, _HALF = 16, 8  # at the end of a row; elements of more bytes have smaller blocks
 _SMALL = 64  # rows, up to which fewer threads do
 
 
-def fill_square(
+def fill_lower(
     emit: ElementEmitter,
     kind: str,
     size: int,
     threads: int,
-    load: Callable[[Expr], Expr],
-    put: Callable[[Expr, Expr], None],
+    load: Callable[[Expr, Expr], Expr],
+    put: Callable[[Expr, Expr, Expr], None],
+    *,
+    by_columns: bool,
 ) -> None:
-    """Write how a block moves `size` by `size` elements: many loads are under way at once.
+    """Write how a block moves the lower triangle of `size` rows: many loads are under way at once.
 
-    load: returns element number `at`, put: writes what takes it.
+    A row and one as far from the last row as it is from the first make a row of the same length.
+    Neighbouring threads have neighbours of a row, or, where it is read by columns, of a column.
+
+    load: returns the element of a row and a column, put: writes what takes it there.
     """
-    count = size * size
-    emit.line(f"for (int from = threadIdx.x; from < {count}; from += {AT_ONCE * threads}) {{")
-    emit.line(f"{kind} some[{AT_ONCE}];")
-    every = f"for (int k = 0; k < {AT_ONCE}; ++k)"
-    emit.line("#pragma unroll")
-    with emit.block(every):
+    half = (size + 1) // 2
+    width = 2 * half + 1
+    count = half * width
+    turns = -(-count // (threads * MOST_AT_ONCE))
+    at_once = -(-count // (threads * turns))
+    emit.line(f"for (int from = threadIdx.x; from < {count}; from += {at_once * threads}) {{")
+    emit.line(f"{kind} some[{at_once}];")
+
+    def place() -> tuple[Expr, Expr, Expr]:
         number = emit.integer(f"from + k * {threads}")
         at = emit.integer(f"{number} < {count} ? {number} : {count - 1}")
-        emit.line(f"some[k] = {load(at)};")
+        pair, along = emit.integer(f"{at} / {width}"), emit.integer(f"{at} % {width}")
+        is_near = emit.integer(f"{along} <= {pair}")
+        row = emit.integer(f"{is_near} ? {pair} : {2 * half - 1} - {pair}")
+        column = emit.integer(f"{is_near} ? {along} : {along} - {pair} - 1")
+        if by_columns:
+            row, column = (emit.integer(f"{size - 1} - {at}") for at in (column, row))
+        return number, row, column
+
+    every = f"for (int k = 0; k < {at_once}; ++k)"
+    inside = "{0} < 0 ? 0 : {0}" if by_columns else f"{{0}} < {size} ? {{0}} : {size - 1}"
     emit.line("#pragma unroll")
     with emit.block(every):
-        at = emit.integer(f"from + k * {threads}")
-        with emit.block(f"if ({at} < {count})"):
-            put(at, "some[k]")
+        _, row, column = place()
+        if size % 2:  # the first row has none so far from the last
+            row, column = (emit.integer(inside.format(at)) for at in (row, column))
+        emit.line(f"some[k] = {load(row, column)};")
+    emit.line("#pragma unroll")
+    with emit.block(every):
+        number, row, column = place()
+        is_there = f"{column} >= 0" if by_columns else f"{row} < {size}"
+        with emit.block(f"if ({number} < {count} && {is_there})"):
+            put(row, column, "some[k]")
     emit.line("}")
 
 
@@ -70,10 +94,14 @@ class Square:
         emit.line("Square& a = *(Square*)hlo::dynamic_shared();")
 
     def fill(
-        self, emit: ElementEmitter, load: Callable[[Expr], Expr], put: Callable[[Expr, Expr], None]
+        self, emit: ElementEmitter, load: Callable[[Expr, Expr], Expr], *, by_columns: bool
     ) -> None:
-        """Fill it as fill_square does, by threads of this many."""
-        fill_square(emit, self.kind, self.size, self.threads, load, put)
+        """Fill its lower triangle with the elements that `load` returns, of a row and a column."""
+
+        def put(row: Expr, column: Expr, value: Expr) -> None:
+            emit.line(f"a.at[{row}][{column}] = {value};")
+
+        fill_lower(emit, self.kind, self.size, self.threads, load, put, by_columns=by_columns)
 
     @property
     def factor(self) -> str:
