@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from hlo2graph.errors import Note, ParseError, Source, Span
 from hlo2graph.frontend.context import Context, Scope
 from hlo2graph.frontend.cursor import Cursor
-from hlo2graph.frontend.header import entry_layout, read_aliases, read_header
+from hlo2graph.frontend.header import read_aliases, read_header
 from hlo2graph.frontend.instructions import InstructionReader
 from hlo2graph.frontend.lexer import Region, is_instruction
 from hlo2graph.frontend.names import check_name
@@ -172,9 +172,6 @@ def _check_aliases(
     attrs: Mapping[str, str], result: AnyShape, where: Token, context: Context
 ) -> None:
     """Check that each alias is of a part that the result has."""
-    layout = attrs.get("entry_computation_layout")
-    if layout:
-        _, result = entry_layout(layout, context.shapes)
     for alias in read_aliases(Cursor(attrs["input_output_alias"])):
         part = result
         for index in alias.output_index:

@@ -71,6 +71,7 @@ class _Nest:
         self._dims = dims
         self._counts: list[int] = []  # items so far, for each brace that is open
         self._has_scalar = False
+        self._shallow: Fault | None = None  # an element in too few braces
         self.is_elided = False
 
     def open(self, at: int) -> None:
@@ -82,6 +83,8 @@ class _Nest:
     def close(self, at: int) -> None:
         if not self._counts:
             raise Fault("unexpected '}'", at, at + 1)
+        if self._shallow and not self.is_elided:
+            raise self._shallow
         depth = len(self._counts) - 1
         found, size = self._counts.pop(), self._dims[depth]
         if found != size:
@@ -98,8 +101,10 @@ class _Nest:
             raise Fault("unexpected text behind the value", at, end)
         self._has_scalar = True
         if len(self._counts) < len(self._dims):
-            raise Fault(f"expected '{{': the shape has {_dimensions(self._dims)}", at, end)
-        self._item(at, end)
+            fault = Fault(f"expected '{{': the shape has {_dimensions(self._dims)}", at, end)
+            self._shallow = self._shallow or fault
+        else:
+            self._item(at, end)
 
     def _item(self, at: int, end: int) -> None:
         if not self._counts:

@@ -14,7 +14,7 @@ from hlo2graph.frontend.cursor import Cursor
 from hlo2graph.frontend.lexer import HOLDS_LITERAL
 from hlo2graph.frontend.literals import read_literal
 from hlo2graph.frontend.names import RESERVED, check_instruction_name
-from hlo2graph.frontend.required import missing
+from hlo2graph.frontend.required import ARITY, missing
 from hlo2graph.frontend.scan import Fault
 from hlo2graph.frontend.settled import SETTLED, assumed_shape, implied_shape, settled_shape
 from hlo2graph.frontend.shapes import DEEPEST, MOST_ELEMENTS
@@ -111,7 +111,7 @@ class InstructionReader:
         if arguments and arguments[0].type == "LITERAL":
             payload = self._payload(call.opcode, arguments[0], shape)
         elif arguments:
-            operands = self._operands(arguments, scope)
+            operands = self._operands(arguments, opcode, scope)
         elif opcode in HOLDS_LITERAL:
             self._context.refuse(f"expected a value in {opcode}()", call.opcode)
         if why := missing(opcode, attrs, len(operands)):
@@ -179,18 +179,25 @@ class InstructionReader:
         except Fault as fault:
             raise fault.located(self._context.source, literal.start) from None
 
-    def _operands(self, arguments: list[Token], scope: Scope) -> tuple[str, ...]:
+    def _operands(self, arguments: list[Token], opcode: str, scope: Scope) -> tuple[str, ...]:
         """Return the operands' names, each defined before and of the shape written with it."""
         known = scope.instructions
         names = []
         for operand in arguments:
             name = operand.text
             if name not in known:
+                if opcode not in ARITY and not scope.is_open and self._is_no_operand(operand):
+                    continue
                 name = self._unknown(operand, scope)
             if operand.typed is not None:
                 self._check_type(operand, known[name])
             names.append(name)
         return tuple(names)
+
+    def _is_no_operand(self, token: Token) -> bool:
+        """Return whether a shape or an opcode stands alone, which XLA steps over without a word."""
+        has_percent = self._context.source.text[token.start - 1] == "%"
+        return token.type == "SHAPE" or (token.text in OPS and not has_percent)
 
     def _unknown(self, operand: Token, scope: Scope) -> str:
         """Return what an operand is that nothing defines; raise if that is nothing.
@@ -278,7 +285,7 @@ class InstructionReader:
                 message = f"the tuple has {shape.leaf_count:,} leaves, more than {_MOST_LEAVES:,}"
                 self._context.refuse(message, where)
         leaves = tuple(shape.leaves())
-        if _UNWRITTEN in leaves:
+        if any(leaf is _UNWRITTEN for leaf in leaves):
             self._refuse_shape(opcode, where)
         if any(leaf.elements > MOST_ELEMENTS for leaf in leaves):
             self._context.refuse(f"{opcode} gives an array of 2^63 elements or more", where)

@@ -46,7 +46,8 @@ _MIXED = rf"(?>{_PLAIN}|\[[^\[\]]*+\]|\([^()]*+\)|{_BRACES})++(?![\[({{\"'])"  #
 _IOTA = rf"\[[^\[\]]*+\]{W}<={W}\[[^\[\]]*+\](?>{W}T\([^()]*+\))?+"
 _MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\((?>[^()]++|\([^()]*+\))*+\))?+{W},?+{W}{_FLAT}"
 _SHAPE = rf"{_ARRAY}(?![\[({{\"'<])"
-_VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_MIXED})"
+_NUMBER = r"-?\d++(?=[%A-DF-Zac-dg-wyz]|x(?!\d))"  # a name may follow it at once
+_VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_NUMBER}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
 _CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)
 _LISTING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATIONS)

@@ -14,7 +14,7 @@ import numpy as np
 from hlo2graph.frontend.elements import walk
 from hlo2graph.frontend.scan import Fault, blank_comments, closing, skip_blank
 from hlo2graph.frontend.shapes import DEEPEST, ShapeReader
-from hlo2graph.hlo import AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
+from hlo2graph.hlo import UNBOUNDED, AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
 from hlo2graph.ops.spec import Array
 
 _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
@@ -23,7 +23,7 @@ _INTEGERS = dict.fromkeys(map(ord, "0123456789-, \t\r\n{}"))
 _BLANKS = dict.fromkeys(map(ord, " \t\r\n{}"))
 _SKELETON = {code: None for code in range(128) if chr(code) not in "{},"}
 _BLANK_BRACES = str.maketrans("{}", "  ")
-_LARGEST_ZEROS = 1 << 20  # bytes of an array given by its first element alone
+_LARGEST_ZEROS = 1 << 32  # bytes of an array given by its first element alone
 _WRAPPED = 2.0**63  # whole numbers from here on are not what they look like
 _EXACT_NANS = ("f16", "bf16", "f32", "f64")
 
@@ -123,6 +123,8 @@ _SCALAR = re.compile(r"-?nan\([^()]*+\)|[^\s,(){}]*+")
 def _array(text: str, start: int, end: int, shape: Shape) -> Array | None:
     if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE):
         raise Fault(f"a constant cannot be of type {shape.dtype}", start, max(end, start + 1))
+    if UNBOUNDED in shape.dims:
+        raise Fault(f"a constant has a size in each dimension, not {_named(shape)}", start, end)
     if shape.dims and not text.startswith("{", start):
         return _first_only(text, start, end, shape)
     body = text[start:end]
@@ -136,7 +138,7 @@ def _array(text: str, start: int, end: int, shape: Shape) -> Array | None:
 
 def _first_only(text: str, start: int, end: int, shape: Shape) -> Array:
     """Read a lone value in the place of an array: as XLA does, zeros follow it."""
-    if shape.size > _LARGEST_ZEROS:
+    if not 0 < shape.size <= _LARGEST_ZEROS:
         raise Fault(f"expected '{{' to begin the value of {_named(shape)}", start, end)
     array: Array = np.zeros(shape.dims, shape.dtype.numpy)
     array.flat[:1] = walk(text, start, end, Shape(shape.dtype))

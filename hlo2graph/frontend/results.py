@@ -6,25 +6,17 @@ XLA's process ends over most of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Kind, Shape, TupleShape
 
+_NO_DATA = (Kind.TOKEN, Kind.OPAQUE)
 _Rule: TypeAlias = Callable[[Instruction, Sequence[AnyShape]], str | None]
 
 
 def result_fault(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
     """Say what keeps an instruction of `RESULTS` from being read, or None."""
     return RESULTS[instr.opcode](instr, operands)
-
-
-def _element(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
-    (shape,), index = operands, instr.attrs["index"]
-    if not isinstance(shape, TupleShape):
-        return None  # for the verifier
-    if not isinstance(index, int) or not 0 <= index < len(shape.parts):
-        return f"get-tuple-element: there is no element {index} of {_shown(shape)}"
-    return None
 
 
 def _tuple(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
@@ -37,7 +29,7 @@ def _tuple(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
 
 def _reshape(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
     (shape,), result = operands, instr.shape
-    if not isinstance(result, Shape) or not isinstance(shape, Shape):
+    if not (_has_data(shape) and _has_data(result)):
         return f"reshape takes and gives arrays, got {_shown(shape)} and {_shown(result)}"
     if result.elements != shape.elements:
         given, wanted = f"{shape.elements} elements of {_shown(shape)}", result.elements
@@ -59,8 +51,21 @@ def _number(instr: Instruction, _: Sequence[AnyShape]) -> str | None:
 
 
 def _array(instr: Instruction, _: Sequence[AnyShape]) -> str | None:
-    if not isinstance(instr.shape, Shape) or instr.shape.dtype.kind is Kind.TOKEN:
+    if not isinstance(instr.shape, Shape) or instr.shape.dtype.kind in _NO_DATA:
         return f"{instr.opcode} gives an array, not {_shown(instr.shape)}"
+    return None
+
+
+def _copy(instr: Instruction, _: Sequence[AnyShape]) -> str | None:
+    if isinstance(instr.shape, Shape) and instr.shape.dtype.kind is Kind.OPAQUE:
+        return f"{instr.opcode} gives no opaque[]"
+    return None
+
+
+def _compare(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
+    shape = operands[0]
+    if "type" not in instr.attrs and not _has_data(shape):
+        return f"compare takes arrays, got {_shown(shape)}"
     return None
 
 
@@ -70,13 +75,18 @@ def _data(instr: Instruction, _: Sequence[AnyShape]) -> str | None:
     return None
 
 
+def _has_data(shape: AnyShape) -> TypeGuard[Shape]:
+    return isinstance(shape, Shape) and shape.dtype.kind not in _NO_DATA
+
+
 def _shown(shape: AnyShape) -> str:
     return shape.without_layout_text()
 
 
 RESULTS: dict[str, _Rule] = {
+    "compare": _compare,
+    "copy": _copy,
     "dynamic-reshape": _dynamic_reshape,
-    "get-tuple-element": _element,
     "infeed": _data,
     "map": _array,
     "partition-id": _number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Shape, TupleShape
+from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Kind, Shape, TupleShape
 
 _Settle: TypeAlias = Callable[[AnyShape, Sequence[AnyShape]], AnyShape]
 _TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
@@ -29,6 +29,12 @@ def _received(written: AnyShape, _: Sequence[AnyShape]) -> AnyShape:
     return TupleShape((written.parts[0], _U32, _TOKEN))
 
 
+def _arrived(written: AnyShape, operands: Sequence[AnyShape]) -> AnyShape:
+    begun = operands[0]
+    parts = begun.parts if isinstance(begun, TupleShape) else ()
+    return TupleShape((parts[0], _TOKEN)) if parts else written
+
+
 def _fed(written: AnyShape, _: Sequence[AnyShape]) -> AnyShape:
     assert isinstance(written, TupleShape)
     return TupleShape((written.parts[0], _TOKEN))
@@ -40,7 +46,9 @@ SETTLED: dict[str, _Settle] = {
     "infeed": _fed,
     "outfeed": _token,
     "recv": _received,
+    "recv-done": _arrived,
     "send": _sent,
+    "send-done": _token,
 }
 
 
@@ -65,10 +73,12 @@ def assumed_shape(opcode: str, operands: Sequence[AnyShape]) -> Shape | None:
 def implied_shape(instr: Instruction, operands: Sequence[AnyShape]) -> AnyShape | None:
     """Return the shape that XLA gives an instruction without one, before it is verified."""
     match instr.opcode:
-        case "add-dependency":
+        case "add-dependency" | "domain":
             return operands[0]
         case "after-all":
             return _TOKEN
+        case "sort" if operands:
+            return operands[0] if len(operands) == 1 else TupleShape(tuple(operands))
         case "broadcast" if isinstance(operands[0], Shape):
             return _broadcast(instr.attrs.get("dimensions", ()), operands[0])
         case _:
@@ -78,7 +88,7 @@ def implied_shape(instr: Instruction, operands: Sequence[AnyShape]) -> AnyShape 
 def _broadcast(sizes: object, shape: Shape) -> Shape | None:
     """Put dimensions of these sizes in front: so XLA takes the attribute, where no shape is."""
     assert isinstance(sizes, tuple)
-    if any(size < 0 for size in sizes):
+    if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE) or any(size < 0 for size in sizes):
         return None
     dynamic = tuple(len(sizes) + dim for dim in shape.dynamic)
     return Shape(shape.dtype, (*sizes, *shape.dims), None, dynamic)

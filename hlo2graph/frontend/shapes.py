@@ -16,23 +16,43 @@ _ARRAY = re.compile(
 )
 _BUFFER = re.compile(r"b\s*+\(\s*+(?=[a-z])", re.ASCII)
 _S = r"\s*+"
-_INT = r"\s*+-?\d++\s*+"
-_SIZE = r"\s*+\d++\s*+"
+_INT = rf"-?\d++{_S}"
+_SIZE = rf"(?>\d++|[*]){_S}"
+_LEVEL = rf"[DCSH]\b{_S}[+]?{_S}~?{_S}"
+_TYPE = rf"(?>{'|'.join(sorted(DTYPES, reverse=True))}){_S}"
 
 
-def _in_parentheses(item: str) -> str:
-    """Return the pattern of no item, or some with commas between, in parentheses."""
-    return rf"\s*+\(\s*+(?>{item}(?>,{item})*+)?+\)\s*+"
+def _list(item: str) -> str:
+    """Return the pattern of items with commas between."""
+    return rf"{item}(?>,{_S}{item})*+"
 
 
+def _cut(*parts: str) -> str:
+    """Return the pattern of these parts, of which the last ones may be missing: so XLA reads."""
+    pattern = ""
+    for part in reversed(parts):
+        pattern = rf"(?>{part}{_S}{pattern})?+"
+    return pattern
+
+
+def _one(item: str) -> str:
+    return _cut(r"\(", item, r"\)")
+
+
+def _several(item: str) -> str:
+    return _cut(r"\(", rf"(?>\)|{_list(item)}[,)]?+)")
+
+
+_TILE = rf"\({_S}(?>{_list(_SIZE)})?+\){_S}"
+_SPLIT = rf"\({_S}{_INT}:{_S}(?>{_list(_INT)})?+\){_S}"
 _SUFFIX = re.compile(
-    rf"\s*+(?>D{_in_parentheses('[DCSH]' + _S + '[+]?' + _S + '~?' + _S)})?+"
-    rf"(?>T(?>{_in_parentheses(rf'(?>{_SIZE}|{_S}[*]{_S})')})++)?+"
-    rf"(?>L\s*+\({_INT}\)\s*+)?+"
-    rf"(?>\#\s*+\(\s*+\w*+\s*+\)\s*+)?+(?>\*\s*+\(\s*+\w*+\s*+\)\s*+)?+"
-    rf"(?>E\s*+\({_INT}\)\s*+)?+(?>S\s*+\({_INT}\)\s*+)?+"
-    rf"(?>SC\s*+(?>\({_INT}:(?>{_INT}(?>,{_INT})*+)?+\s*+\)\s*+)++)?+"
-    rf"(?>M\s*+\({_INT}\)\s*+)?+",
+    rf"{_S}(?>D\b{_S}{_several(_LEVEL)})?+"
+    rf"(?>T\b{_S}(?>{_TILE})*+{_several(_SIZE)})?+"
+    rf"(?>L\b{_S}{_one('0*+[1-9][0-9]*+')})?+"
+    rf"(?>\#{_S}{_one(_TYPE)})?+(?>\*{_S}{_one(_TYPE)})?+"
+    rf"(?>E\b{_S}{_one(_INT)})?+(?>S\b{_S}{_one(_INT)})?+"
+    rf"(?>SC\b{_S}(?>{_SPLIT})*+{_cut('[(]', _INT, ':', f'(?>[)]|{_list(_INT)}[,)]?+)')})?+"
+    rf"(?>M\b{_S}{_one(_INT)})?+",
     re.ASCII,
 )
 _BLANKS = " \t\r\n"
@@ -161,12 +181,12 @@ def _check_order(part: Shape, start: int, end: int) -> None:
 
 
 _SPARSE = re.compile(r"[#*]\s*\(|T\s*\(\s*\)")  # types of indices and pointers, a tile of nothing
-_SPLIT = re.compile(r"\(\s*(-?\d{1,19})\s*:([^)]*)\)")
+_SPLITS = re.compile(r"\(\s*(-?\d{1,19})\s*:([^)]*)\)")
 
 
 def _splits_fit(part: Shape, suffix: str) -> bool:
     """Tell whether a layout splits dimensions that there are, at places inside them, in order."""
-    for dim, listed in _SPLIT.findall(suffix.partition("SC")[2]):
+    for dim, listed in _SPLITS.findall(suffix.partition("SC")[2]):
         at = [int(place[:19]) for place in listed.replace(",", " ").split()]
         size = part.dims[int(dim)] if 0 <= int(dim) < part.rank else 0
         if at != sorted({place for place in at if 0 < place < size}):

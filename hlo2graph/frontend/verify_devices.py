@@ -1,16 +1,17 @@
 """Checks collectives against the module's header: which devices there are, and how many a group.
 
 A header that gives neither `replica_count` nor `num_partitions` says nothing: text is often written
-without them, and XLA lets it pass.
+without them, and XLA lets it pass. So does it where compile options, not the header, say that there
+is one device: what is legal then is legal here, whatever the header.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from hlo2graph.errors import VerifyError
-from hlo2graph.hlo import Instruction, Module, Shape
+from hlo2graph.hlo import AnyShape, Instruction, Module, Shape
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.groups import group_sizes, pairs_of
 
@@ -19,20 +20,29 @@ _BY_DEVICE = frozenset(
 )  # that may have use_global_device_ids
 _GROUPED = _BY_DEVICE | {"all-to-all", "collective-broadcast", "ragged-all-to-all"}
 _PERMUTING = frozenset({"collective-permute", "collective-permute-start"})
+_CHECKED = _GROUPED | _PERMUTING
 
 
 def check_devices(module: Module) -> None:
     """Raise a VerifyError for a collective that does not fit the devices there are."""
-    checker = _Checker(module.attrs)
+    checkers = (_Checker(module.attrs), _Checker({}))
     for computation in module.computations.values():
         for instr in computation.instructions:
-            if instr.opcode in _GROUPED:
-                size = checker.group_size(instr)
-                first = computation[instr.operands[0]].shape
-                if isinstance(first, Shape):
-                    _check_size(instr, first, size)
-            elif instr.opcode in _PERMUTING:
-                checker.check_pairs(instr)
+            if instr.opcode in _CHECKED:
+                _check(instr, computation[instr.operands[0]].shape, checkers)
+
+
+def _check(instr: Instruction, operand: AnyShape, checkers: Sequence[_Checker]) -> None:
+    """Raise what the first checker says, unless another lets the collective pass."""
+    faults = []
+    for checker in checkers:
+        try:
+            checker.check(instr, operand)
+        except VerifyError as fault:
+            faults.append(fault)
+        else:
+            return
+    raise faults[0]
 
 
 class _Checker:
@@ -48,7 +58,16 @@ class _Checker:
             "flattened_id": replicas * self._partitions,
         }
 
-    def group_size(self, instr: Instruction) -> int:
+    def check(self, instr: Instruction, operand: AnyShape) -> None:
+        """Raise a VerifyError where groups, pairs or sizes do not fit the devices."""
+        if instr.opcode in _PERMUTING:
+            self._check_pairs(instr)
+            return
+        size = self._group_size(instr)
+        if isinstance(operand, Shape):
+            _check_size(instr, operand, size)
+
+    def _group_size(self, instr: Instruction) -> int:
         """Return how many devices are in a group, the groups checked."""
         mode = _mode(instr)
         sizes = group_sizes(instr)
@@ -63,7 +82,7 @@ class _Checker:
         size = sizes[0] if sizes else devices
         return size * self._partitions if mode == "cross_replica_and_partition" else size
 
-    def check_pairs(self, instr: Instruction) -> None:
+    def _check_pairs(self, instr: Instruction) -> None:
         """Check that the devices of a permutation exist."""
         limit = self._devices[_mode(instr)]
         for pair in pairs_of(instr):

@@ -142,6 +142,6 @@ RAGGED_DOT = OpSpec(
     3,
     _infer_ragged,
     _ragged_dot,
-    DOT_ATTRS | {"lhs_ragged_dims", "rhs_group_dims"},
+    DOT_ATTRS - {"algorithm"} | {"lhs_ragged_dims", "rhs_group_dims"},
     device=device.ragged_dot,
 )
