@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda.source import HEADER
 
 HEADERS = dict(prelude.headers())
 CALLED = re.compile(r"(?<![.\w:])(\w+)\s*[(<]")
-GIVEN = re.compile(r"const \w+& (\w+)(?=[,)])")  # a function that a template is given
+GIVEN = re.compile(r"const \w+& (\w+)(?=[,)])|\bint (\w+) =")  # what a template is given, a local
 COMMENT = re.compile(r"//.*")
 EMPTY_GLOBAL = re.compile(r"\.global \.align .*")  # constants of structs that nothing reads
 
@@ -34,7 +34,8 @@ def test_a_header_includes_what_it_calls(header):
         name for h in known for names in prelude._DECLARED.findall(HEADERS[h]) for name in names
     }
     text = COMMENT.sub("", HEADERS[header])
-    known = declared | set(GIVEN.findall(text)) | {"operator", "Complex"}  # declared in types.cuh
+    given = {name for names in GIVEN.findall(text) for name in names}
+    known = declared | given | {"operator", "Complex"}  # declared in types.cuh
     called = set(CALLED.findall(text)) - known
     assert not {name: prelude._owners()[name] for name in called & prelude._owners().keys()}
 
@@ -47,9 +48,10 @@ def test_a_kernel_gets_the_headers_that_it_names():
     assert least("hlo::add(x, y);") == '#include "elementwise.cuh"\n'
     assert least("const hlo::f32 x = add(y);") == '#include "types.cuh"\n'
     assert least("hlo::add(x, hlo::load(p0[0]));").split()[1::2] == [
-        '"elementwise.cuh"',
         '"types.cuh"',
+        '"elementwise.cuh"',
     ]
+    assert least("hlo::Store<hlo::f8e5m2>::of(x);").split()[1::2] == ['"types.cuh"', '"narrow.cuh"']
     assert '"complex.cuh"' in least("hlo::c64 x = hlo::add(y, z);")
     assert least("float x = 1;") == ""
 

@@ -26,7 +26,7 @@ def kernels_cubin(plan: Plan, arch: str) -> bytes:
 
 def _sources(plan: Plan) -> tuple[KernelSource, ...]:
     check_support(plan)
-    return tuple(kernels_of(plan).values())
+    return tuple(dict.fromkeys(kernels_of(plan).values()))
 
 
 def _launch(source: KernelSource) -> str:

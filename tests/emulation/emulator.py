@@ -74,7 +74,7 @@ class Kernels:
             }
             for number, plan in enumerate(plans)
         ]
-        built = _build([s for sources in self._sources for s in sources.values()])
+        built = _build([s for sources in self._sources for s in dict.fromkeys(sources.values())])
         self._library = ctypes.CDLL(str(built))
 
     def number(self, plan: Plan) -> int:

@@ -112,7 +112,7 @@ class CudaExecutable:
             sources, units = dict(kernels.sources), kernels.units
         own = [s for key, s in sources.items() if key.computation not in products.plans]
         self.tf32 = products.tf32 or any(source.tf32 for source in own)
-        self.kernels = len(sources)
+        self.kernels = len(set(sources.values()))
         self.units, self.cached_units = len(units), sum(u.cached for u in units)
         with timed("load"):
             self._functions = Functions(units, {s.name: s for s in sources.values()})

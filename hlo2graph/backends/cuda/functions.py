@@ -62,7 +62,7 @@ def compile_kernels(
     """
 
     def units() -> Iterator[str]:
-        yield from parted([source.text for source in sources])
+        yield from parted(list(dict.fromkeys(source.text for source in sources)))
         if arch not in OWN:
             yield builtin.TEXT
         if meanwhile is not None:

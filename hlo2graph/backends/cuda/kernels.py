@@ -81,10 +81,12 @@ def kernels_of(
 ) -> dict[KernelKey, KernelSource]:
     """Return the kernels of every thunk of `plan`, nested ones too, in order of first use.
 
+    Keys whose kernels have the same text, as those may that share bytes or not, have one.
     `without` names the computations that a library runs; `precise` forbids what rounds more than
     the types do: TF32, sums on tensor cores. `known` are kernels that were written before.
     """
     found: dict[KernelKey, KernelSource] = {}
+    alike: dict[KernelSource, KernelSource] = {}
     taken = {source.name for source in known.values()}
     device, still = figures_for(plan.target), _still(plan)
     for thunk in computing(plan.body):
@@ -100,7 +102,8 @@ def kernels_of(
         signature = signature_of(
             name, computation, device, key.misaligned, precise=precise, still=still[key]
         )
-        found[key] = kernel_source(key, signature, plan.computations)
+        source = kernel_source(key, signature, plan.computations)
+        found[key] = alike.setdefault(source.nameless, source)
     return found
 
 

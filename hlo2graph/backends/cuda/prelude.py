@@ -15,9 +15,9 @@ _INCLUDED = re.compile(r'^#include "(\w+\.cuh)"', re.MULTILINE)
 _USED = re.compile(r"\bhlo::(\w+)")
 _DECLARED = re.compile(
     r"__device__[^(;{]*?\b(\w+)\s*\("  # a function
-    r"|\b(?:struct|enum class) (\w+)[^;(){]*\{"
+    r"|(?:\bstruct|^enum class) (\w+)[^;(){]*\{"
     r"|^typedef [^;]*\b(\w+);"
-    r"|^HLO_\w+\((\w+)",  # what a macro declares
+    r"|^HLO_\w+\((\w+)|\bX\((\w+),",  # what macros declare, of the lists that they are given too
     re.MULTILINE,
 )
 
@@ -37,7 +37,8 @@ def headers_for(text: str) -> tuple[tuple[str, str], ...]:
     complex numbers names their type too.
     """
     used = {_owners()[name] for name in _USED.findall(text) if name in _owners()}
-    least = "".join(f'#include "{name}"\n' for name in sorted(used))
+    order = _INCLUDED.findall(dict(headers())[HEADER])
+    least = "".join(f'#include "{name}"\n' for name in order if name in used)
     return tuple((name, least if name == HEADER else held) for name, held in headers())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.hlo import Computation, Shape
@@ -80,6 +80,11 @@ class KernelSource:
     shared_bytes: int = 0  # dynamic shared memory
     tf32: bool = False  # it rounds operands of f32 products to TF32
     is_light: bool = False  # elementwise over few elements, as short as a kernel can be
+
+    @property
+    def nameless(self) -> KernelSource:
+        """What it has in common with kernels that differ in the name alone."""
+        return replace(self, name="", text=self.text.replace(f"\n{self.name}(", "\n(", 1))
 
 
 def signature_of(

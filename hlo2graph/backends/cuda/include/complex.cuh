@@ -1,7 +1,7 @@
 // Complex arithmetic for c64 and c128.
 #pragma once
 
-#include "elementwise.cuh"
+#include "functions.cuh"
 
 namespace hlo {
 

@@ -11,13 +11,6 @@ template <class T> struct Range {  // standard integers
   static const bool is_signed = IsSigned<T>::value;
   static const int bits = sizeof(T) * 8;
 };
-#define HLO_RANGE(T, Bits, Signed)       \
-  template <> struct Range<T> {          \
-    static const bool is_signed = Signed; \
-    static const int bits = Bits;        \
-  };
-HLO_NARROW_INTS(HLO_RANGE)
-#undef HLO_RANGE
 
 template <class To>
 __device__ inline typename Compute<To>::type saturate(f64 x) {
@@ -32,10 +25,16 @@ __device__ inline typename Compute<To>::type saturate(f64 x) {
 
 // ---- convert<To>(x): x is a compute value of any dtype -----------------------------------------
 
-template <class To, class Kind = void> struct Convert;  // how to make a To
-
-struct KindInt;
-struct KindFloat;
+// The float that keeps `x` on the right side of every tie, so that rounding it again to a
+// narrower type gives what rounding `x` itself would (round to odd).
+__device__ inline f32 to_odd(f64 x) {
+  f32 near = (f32)x;
+  if ((f64)near == x || x != x) return near;
+  u32 b = bits_as<u32>(near);
+  bool outward = x < 0 ? (f64)near < x : (f64)near > x;
+  return bits_as<f32>((outward ? b - 1u : b) | 1u);
+}
+__device__ inline f32 to_odd(f32 x) { return x; }
 
 template <class To> struct ConvertInt {
   typedef typename Compute<To>::type C;
@@ -54,7 +53,10 @@ template <class To> struct ConvertFloat {  // narrow floats: through f32; double
   template <class T> __device__ static f32 of(Complex<T> x) { return of(x.re); }
 };
 
-template <class To> struct Convert<To> : ConvertInt<To> {};
+// How to make a To.
+template <class To, bool Float = IsFloat<typename Compute<To>::type>::value> struct Convert;
+template <class To> struct Convert<To, false> : ConvertInt<To> {};
+template <class To> struct Convert<To, true> : ConvertFloat<To> {};
 template <> struct Convert<f32> {
   template <HLO_INTEGER(From)> __device__ static f32 of(From x) { return (f32)x; }
   __device__ static f32 of(f32 x) { return x; }
@@ -67,17 +69,11 @@ template <> struct Convert<f64> {
   __device__ static f64 of(f64 x) { return x; }
   template <class T> __device__ static f64 of(Complex<T> x) { return (f64)x.re; }
 };
-template <> struct Convert<bf16> : ConvertFloat<bf16> {};
-template <> struct Convert<f16> : ConvertFloat<f16> {};
-template <> struct Convert<f8e8m0fnu> : ConvertFloat<f8e8m0fnu> {};
-#define HLO_CONVERT(T, ...) template <> struct Convert<T> : ConvertFloat<T> {};
-HLO_NARROW_FLOATS(HLO_CONVERT)
-#undef HLO_CONVERT
 template <> struct Convert<bool> {
   template <class From> __device__ static bool of(From x) { return x != (From)0; }
   template <class T> __device__ static bool of(Complex<T> x) { return x.re != 0 || x.im != 0; }
 };
-template <class T> struct Convert<Complex<T>> {
+template <class T> struct Convert<Complex<T>, false> {
   template <class From> __device__ static Complex<T> of(From x) {
     return {Convert<T>::of(x), (T)0};
   }

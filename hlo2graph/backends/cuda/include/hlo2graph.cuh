@@ -2,10 +2,16 @@
 #pragma once
 
 #include "types.cuh"
+#include "half.cuh"
+#include "narrow.cuh"
 #include "elementwise.cuh"
+#include "integers.cuh"
+#include "order.cuh"
+#include "functions.cuh"
 #include "complex.cuh"
 #include "convert.cuh"
 #include "precision.cuh"
+#include "stochastic.cuh"
 #include "random.cuh"
 #include "cooperate.cuh"
 #include "mma.cuh"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "convert.cuh"
+#include "functions.cuh"
 
 namespace hlo {
 
@@ -61,9 +62,10 @@ template <class T> struct FromBits {
     return load(stored);
   }
 };
-template <> struct FromBits<f4e2m1fn> {  // as XLA: the number, not the pattern
-  __device__ static f32 of(u64 word) { return convert<f4e2m1fn>((u32)(word & 15u)); }
+template <class T> struct NumberFromBits {
+  __device__ static f32 of(u64 word) { return convert<T>((u32)(word & 15u)); }
 };
+template <> struct FromBits<f4e2m1fn> : NumberFromBits<f4e2m1fn> {};  // as XLA
 template <class T> __device__ inline typename Compute<T>::type from_bits(u64 word) {
   return FromBits<T>::of(word);
 }

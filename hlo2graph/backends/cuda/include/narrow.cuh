@@ -1,0 +1,140 @@
+// Numbers of a byte or less.
+#pragma once
+
+#include "half.cuh"
+
+namespace hlo {
+
+// X(type, bits, signed): one byte an element, kept wrapped to its width.
+#define HLO_NARROW_INTS(X) \
+  X(s1, 1, true) X(s2, 2, true) X(s4, 4, true) X(u1, 1, false) X(u2, 2, false) X(u4, 4, false)
+
+enum Special {
+  IEEE,       // infinities and NaNs in the top exponent
+  FINITE_NAN, // no infinity; all ones is NaN (f8e4m3fn)
+  UNSIGNED0,  // no infinity, no -0; the pattern of -0 is NaN (fnuz)
+  FINITE      // neither infinity nor NaN (f4e2m1fn)
+};
+
+// X(type, exponent bits, mantissa bits, bias, special values): one byte an element.
+#define HLO_NARROW_FLOATS(X)           \
+  X(f4e2m1fn, 2, 1, 1, FINITE)         \
+  X(f8e3m4, 3, 4, 3, IEEE)             \
+  X(f8e4m3, 4, 3, 7, IEEE)             \
+  X(f8e4m3b11fnuz, 4, 3, 11, UNSIGNED0) \
+  X(f8e4m3fn, 4, 3, 7, FINITE_NAN)     \
+  X(f8e4m3fnuz, 4, 3, 8, UNSIGNED0)    \
+  X(f8e5m2, 5, 2, 15, IEEE)            \
+  X(f8e5m2fnuz, 5, 2, 16, UNSIGNED0)
+
+#define HLO_TYPE(T, ...) enum class T : u8 {};
+HLO_NARROW_INTS(HLO_TYPE)
+HLO_NARROW_FLOATS(HLO_TYPE)
+#undef HLO_TYPE
+enum class f8e8m0fnu : u8 {};
+
+template <> struct Compute<f8e8m0fnu> { typedef f32 type; };
+template <bool Signed> struct Byte { typedef u8 type; };
+template <> struct Byte<true> { typedef s8 type; };
+#define HLO_COMPUTE(T, ...) template <> struct Compute<T> { typedef f32 type; };
+HLO_NARROW_FLOATS(HLO_COMPUTE)
+#undef HLO_COMPUTE
+#define HLO_COMPUTE(T, Bits, Signed) \
+  template <> struct Compute<T> { typedef Byte<Signed>::type type; };
+HLO_NARROW_INTS(HLO_COMPUTE)
+#undef HLO_COMPUTE
+
+template <class T> struct Range;  // convert.cuh
+#define HLO_RANGE(T, Bits, Signed)       \
+  template <> struct Range<T> {          \
+    static const bool is_signed = Signed; \
+    static const int bits = Bits;        \
+  };
+HLO_NARROW_INTS(HLO_RANGE)
+#undef HLO_RANGE
+
+// ---- rounding ---------------------------------------------------------------------------------
+
+template <int E, int M, int B, Special S>
+__device__ inline u8 encode_narrow(f32 x) {
+  const u32 all = (1u << (E + M)) - 1u, sign_bit = 1u << (E + M);
+  u32 b = bits_as<u32>(x), sign = b >> 31 ? sign_bit : 0u, magnitude = b & 0x7fffffffu;
+  const u32 infinity = ((1u << E) - 1u) << M;
+  const u32 largest = S == IEEE ? infinity - 1u : S == FINITE_NAN ? all - 1u : all;
+  if (magnitude > 0x7f800000u) {  // NaN
+    if (S == IEEE) return (u8)(sign | infinity | (1u << (M - 1)));
+    if (S == FINITE_NAN) return (u8)(sign | all);
+    return (u8)sign_bit;
+  }
+  u32 rounded = magnitude == 0x7f800000u ? all + 1u : round_magnitude<M, B>(magnitude);
+  if (rounded > largest) {
+    if (S == IEEE) return (u8)(sign | infinity);
+    if (S == FINITE_NAN) return (u8)(sign | all);
+    if (S == UNSIGNED0) return (u8)sign_bit;
+    return (u8)(sign | largest);
+  }
+  if (S == UNSIGNED0 && rounded == 0) return 0;
+  return (u8)(sign | rounded);
+}
+
+template <int E, int M, int B, Special S>
+__device__ inline f32 decode_narrow(u8 bits) {
+  const u32 all = (1u << (E + M)) - 1u, sign_bit = 1u << (E + M);
+  u32 magnitude = bits & all, exponent = magnitude >> M, mantissa = magnitude & ((1u << M) - 1u);
+  u32 sign = bits & sign_bit ? 0x80000000u : 0u;
+  if (S == UNSIGNED0 && bits == sign_bit) return bits_as<f32>(0x7fc00000u);
+  if (S == FINITE_NAN && magnitude == all) return bits_as<f32>(sign | 0x7fc00000u);
+  if (S == IEEE && exponent == (1u << E) - 1u)
+    return bits_as<f32>(sign | 0x7f800000u | (mantissa ? 0x400000u : 0u));
+  if (exponent == 0) {
+    f32 unit = bits_as<f32>((u32)(127 + 1 - B - M) << 23);
+    return bits_as<f32>(sign | bits_as<u32>((f32)mantissa * unit));
+  }
+  return bits_as<f32>(sign | ((exponent + 127u - B) << 23) | (mantissa << (23 - M)));
+}
+
+// ---- load and store ---------------------------------------------------------------------------
+
+__device__ inline f32 load(f8e8m0fnu x) {
+  if ((u8)x == 255) return bits_as<f32>(0x7fc00000u);
+  return (u8)x == 0 ? bits_as<f32>(0x00400000u) : bits_as<f32>((u32)x << 23);
+}
+#define HLO_LOAD(T, E, M, B, S) \
+  __device__ inline f32 load(T x) { return decode_narrow<E, M, B, S>((u8)x); }
+HLO_NARROW_FLOATS(HLO_LOAD)
+#undef HLO_LOAD
+
+// The lowest `Bits` of a byte, with their sign or without.
+template <int Bits> __device__ inline s8 lowest(s8 x) {
+  return (s8)((s8)(u8)((u8)x << (8 - Bits)) >> (8 - Bits));
+}
+template <int Bits> __device__ inline u8 lowest(u8 x) { return (u8)(x & ((1u << Bits) - 1u)); }
+
+#define HLO_LOAD(T, Bits, Signed) \
+  __device__ inline Compute<T>::type load(T x) { return lowest<Bits>((Compute<T>::type)x); }
+HLO_NARROW_INTS(HLO_LOAD)
+#undef HLO_LOAD
+
+template <> struct Store<f8e8m0fnu> {
+  __device__ static f8e8m0fnu of(f32 x) {
+    if (!(x > 0) || x > 3.4e38f) return f8e8m0fnu{(u8)255};
+    u32 b = bits_as<u32>(x), exponent = b >> 23, mantissa = b & 0x7fffffu;
+    // There is no mantissa to be even: ties go up; next to 0, all that is above does (ml_dtypes).
+    if (exponent == 0) return f8e8m0fnu{(u8)(mantissa > 0x400000u ? 1 : 0)};
+    return f8e8m0fnu{(u8)(exponent + (mantissa >= 0x400000u ? 1u : 0u))};
+  }
+};
+#define HLO_STORE(T, E, M, B, S)                                             \
+  template <> struct Store<T> {                                               \
+    __device__ static T of(f32 x) { return T{encode_narrow<E, M, B, S>(x)}; } \
+  };
+HLO_NARROW_FLOATS(HLO_STORE)
+#undef HLO_STORE
+#define HLO_STORE(T, Bits, Signed)                                                 \
+  template <> struct Store<T> {                                                     \
+    __device__ static T of(Compute<T>::type x) { return T{(u8)lowest<Bits>(x)}; } \
+  };
+HLO_NARROW_INTS(HLO_STORE)
+#undef HLO_STORE
+
+}  // namespace hlo
