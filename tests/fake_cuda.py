@@ -36,8 +36,7 @@ from hlo2graph.backends.cuda.pointers.table_kernels import SUFFIX
 from hlo2graph.backends.cuda.source import KernelSource, cpp_name
 from hlo2graph.backends.cuda.stamps import LAUNCHES
 from hlo2graph.ops.evaluate import HostEvaluator
-from hlo2graph.program.thunks import Kernel, Library
-from hlo2graph.program.uses import walk
+from hlo2graph.program.uses import computing
 from tests.fake_graphs import BAD, OK, FakeGraphs
 from tests.fake_memory import FakeMemory
 
@@ -471,8 +470,8 @@ def without_code(units, arch):
 def without_text(plan, without=(), *, precise=False, known=None):
     """Return a kernel for every computation, whether or not it has C++: nobody compiles it."""
     found, taken = {}, set()
-    for thunk in walk(plan.body):
-        if isinstance(thunk, Kernel | Library) and key_of(thunk) not in found:
+    for thunk in computing(plan.body):
+        if key_of(thunk) not in found:
             name = cpp_name(thunk.name, taken)
             text = f'extern "C" __global__ void __launch_bounds__(1)\n{name}() {{\n}}\n'
             found[key_of(thunk)] = KernelSource(name, text, (1, 1, 1), 1)

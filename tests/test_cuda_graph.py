@@ -307,11 +307,11 @@ HloModule sums, replica_count=2
 sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
 ENTRY main {
   x = f32[8] parameter(0)
-  y = f32[8] all-reduce(x), replica_groups={{0,1}}, to_apply=sum
-  ROOT z = f32[8] all-reduce(y), replica_groups={{0,1}}, to_apply=sum
+  y = f32[4] reduce-scatter(x), replica_groups={{0,1}}, dimensions={0}, to_apply=sum
+  ROOT z = f32[2] reduce-scatter(y), replica_groups={{0,1}}, dimensions={0}, to_apply=sum
 }
 """
-    with pytest.raises(UnsupportedError, match=r"of sums\n.*6:3: note: all-reduce, 2 times"):
+    with pytest.raises(UnsupportedError, match=r"of sums\n.*6:3: note: reduce-scatter, 2 times"):
         check_support(h2g.plan(text, target="sm_90"))
 
 

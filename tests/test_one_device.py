@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -17,6 +20,9 @@ from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.program.lower import lower
 from hlo2graph.program.thunks import Collective, Fill, Kernel
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.fake_cuda import fake
+
+__all__ = ["fake"]  # a fixture
 
 X = np.arange(1, 5, dtype=np.float32)
 ALONE = (
@@ -36,9 +42,12 @@ SEVERAL = {
     "f32[1] reduce-scatter(x), dimensions={0}, replica_groups={}, to_apply=add": "[1,4]<=[4]",
     "f32[8] all-gather(x), dimensions={0}, replica_groups={{0,1}}": "{{0,1}}",
     "f32[8] all-gather(x), dimensions={0}, replica_groups=[1,2]<=[2]": "[1,2]<=[2]",
+    "f32[4] all-to-all(x), dimensions={0}, replica_groups={{0,1}}": "{{0,1}}",
+    "f32[4] collective-broadcast(x), replica_groups={{1,0}}": "{{1,0}}",
     "f32[4] collective-permute(x), source_target_pairs={{1,0}}": None,
+    "f32[4] collective-permute(x), source_target_pairs={{0,1},{1,0}}": None,
 }
-ABSENT = (
+AMONG = (
     "f32[4] all-reduce(x), replica_groups={{0,1}}, to_apply=add",
     "f32[4] all-reduce(x), channel_id=1, replica_groups={{1,0},{2,3}}, "
     "use_global_device_ids=true, to_apply=add",
@@ -89,24 +98,68 @@ def test_several_devices_are_planned_and_refused(call: str, groups: str) -> None
     [thunk] = program.body.thunks
     assert isinstance(thunk, Collective)
     assert program.computations[thunk.computation].result.attrs.get("replica_groups") == groups
-    with pytest.raises(UnsupportedError, match="needs several devices, and programs run on one"):
+    with pytest.raises(UnsupportedError, match="needs data of other devices"):
         hlo2graph.compile(text, backend="host")
 
 
-@pytest.mark.parametrize("call", ABSENT)
-def test_devices_that_the_header_does_not_have_are_left_out(call: str) -> None:
-    text = module(f"ROOT y = {call}")
-    [found] = hlo2graph.compile(text, backend="host")(X)
-    parsed = verify(parse(text))
-    np.testing.assert_array_equal(found, run_xla(text, [X])[0])
-    np.testing.assert_array_equal(found, HostEvaluator(parsed.computations)("e", [X]))
+HEADERS = ("", ", replica_count=4", ", replica_count=2, num_partitions=2", ", num_partitions=4")
 
 
-@pytest.mark.parametrize("call", ABSENT[:3])
-def test_devices_that_the_header_has_are_not_left_out(call: str) -> None:
-    text = module(f"ROOT y = {call}", "HloModule m, replica_count=2, num_partitions=2\n")
-    with pytest.raises(UnsupportedError, match="needs several devices"):
-        hlo2graph.compile(text, backend="host")
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_program_for_several_devices_runs_as_replica_0_of_one(header: str) -> None:
+    """So XLA runs it, whose compile options, not the header, say how many devices there are."""
+    for call in AMONG:
+        text = module(f"ROOT y = {call}", f"HloModule m{header}\n")
+        [want] = run_xla(text, [X])
+        executable = hlo2graph.compile(text, backend="host")
+        np.testing.assert_array_equal(executable(X)[0], want)
+        parsed = verify(parse(text))
+        np.testing.assert_array_equal(HostEvaluator(parsed.computations)("e", [X]), want)
+        assert len(executable.caveats) == len(lower(parsed).body.thunks)
+
+
+TOGETHER = """
+  n = f32[3,2] parameter(1)
+  r = (f32[4], f32[3,2]) all-reduce(x, n), replica_groups={}, to_apply=add
+  x1 = f32[4] get-tuple-element(r), index=0
+  n1 = f32[3,2] get-tuple-element(r), index=1
+  b = f32[4] collective-broadcast(x1), replica_groups={{0,1}}
+  s = f32[4] all-reduce(b), replica_groups=[1,2]<=[2], to_apply=add
+  p = (f32[4], f32[3,2]) collective-permute(s, n1), source_target_pairs={{0,1}}
+  p1 = f32[4] get-tuple-element(p), index=0
+  p2 = f32[3,2] get-tuple-element(p), index=1
+  i = u32[] partition-id()
+  ROOT t = (f32[4], f32[3,2], f32[4], f32[3,2], u32[]) tuple(s, n1, p1, p2, i)
+"""
+SAID = (
+    "all-reduce, 2 times, is among 2 devices: run as one replica, it returns what it is given",
+    "collective-broadcast is among 2 devices: run as one replica, it returns what it is given",
+    "collective-permute is among 2 devices: run as one replica, it returns zeros, as nobody "
+    "sends to it",
+    "partition-id gives 0: the program runs as one replica, in one partition",
+)
+
+
+N = np.arange(6, dtype=np.float32).reshape(3, 2)
+WANTED = (X, N, np.zeros_like(X), np.zeros_like(N), np.uint32(0))
+
+
+def test_what_is_among_devices_runs_on_both_backends_and_is_said(fake) -> None:
+    text = module(TOGETHER, "HloModule m, replica_count=2\n")
+    _, device = fake(text)
+    for executable in (hlo2graph.compile(text, backend="host"), device):
+        for found, want in zip(executable(X, N), WANTED, strict=True):
+            np.testing.assert_array_equal(found, want)
+        assert executable.caveats == SAID
+
+
+def test_a_run_says_what_is_among_devices(cli, tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(module(TOGETHER, "HloModule m, replica_count=2\n"))
+    code, out, err = cli("run", path, "--json", "-", "--duration", "0s")
+    assert code == 0
+    assert json.loads(out)["caveats"] == list(SAID)
+    assert err == "".join(f"note: {said}\n" for said in SAID)
 
 
 def ragged() -> tuple[str, list[np.ndarray], np.ndarray]:
@@ -125,6 +178,14 @@ def test_ragged_rows_move_within_the_device() -> None:
     text, given, want = ragged()
     [found] = hlo2graph.compile(text, backend="host")(*given)
     np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_what_is_among_devices_runs_in_kernels() -> None:
+    plan = hlo2graph.plan(module(TOGETHER), target="sm_90", fuse="none")
+    for found, want in zip(EmulatedExecutable(plan)(X, N), WANTED, strict=True):
+        np.testing.assert_array_equal(found, want)
 
 
 @pytest.mark.slow

@@ -116,6 +116,8 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
     elided = options["elided"]
     with progress(part.filename) as shown:
         module, executable = _compiled(part, observe, options, stages, shown)
+        for caveat in executable.caveats:
+            voice().note(f"note: {caveat}")
         shown.say("run")
         args, all_given = _arguments(executable.plan, options, part)
         session: _Session = {

@@ -13,6 +13,7 @@ from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.summary import Summary
 from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
 from hlo2graph.inspect.verdict import doubts, host_verdict, interval
+from hlo2graph.program.one_device import caveats_of
 from hlo2graph.program.plan import Bound, Plan
 from hlo2graph.program.stats import PlanStats
 
@@ -62,6 +63,11 @@ class RunReport:
     def ok(self) -> bool:
         """Every check held."""
         return all(c.ok for c in self.checks)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What running as one replica makes of communication between devices."""
+        return caveats_of(self.plan)
 
     @property
     def sentences(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ of the strings "NaN", "Infinity", "-Infinity":
                "spread", "percentiles": {"50": seconds}, "enqueue", "device",
                "ratio": {"value", "low", "high"}}]}; ratio is to the first mode, paired by round
     verdict   [string]
+    caveats   [string]; what running as one replica makes of communication between devices
     memory    null, or bytes on the GPU: {"instances", "parameters", "constants", "results",
                "temporaries", "graphs" (a count), "driver" (taken for these), "shared",
                "sharers": [string], "in_graphs", "total"}
@@ -78,6 +79,7 @@ def report_json(report: RunReport) -> Json:
         "stages": [{"name": s.name, "seconds": s.seconds} for s in report.stages],
         "timing": None if report.timings is None else _timing(report.timings),
         "verdict": list(report.sentences),
+        "caveats": list(report.caveats),
         "memory": None if report.memory is None else memory_json(report.memory),
         "captured": None if report.captured is None else report.captured.json(),
         "profile": None if report.profile is None else _profile(report.profile),

@@ -61,6 +61,15 @@ def is_alone(instr: Instruction) -> bool:
     return all(len(group) == 1 for group in listed) and not set(_DEVICE.findall(pairs)) - {"0"}
 
 
+def first_of_group(instr: Instruction) -> int:
+    """Return the first device of the group that device 0 is in; in tiles and meshes it is first."""
+    groups = str(instr.attrs.get("replica_groups", "{}"))
+    if not groups.startswith("{"):
+        return 0
+    listed = (_DEVICE.findall(group) for group in _GROUP.findall(_inner(groups)))
+    return next((int(group[0]) for group in listed if "0" in group), 0)
+
+
 def pairs_of(instr: Instruction) -> tuple[tuple[int, int], ...]:
     """Return who sends to whom in a permutation."""
     devices = [int(d) for d in _DEVICE.findall(str(instr.attrs.get("source_target_pairs", "{}")))]

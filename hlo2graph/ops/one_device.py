@@ -1,9 +1,10 @@
-"""What communication between devices means for a device that is alone: next to nothing.
+"""What communication between devices means for replica 0 of one: next to nothing.
 
-A reduction over one device, a gather from it, a broadcast from it give what went in. A permutation
-gives it too where the device sends to itself, and zeros where nobody sends to it; an exchange of
-ragged rows moves rows within it. Devices that the text names but the module's header does not have
-contribute nothing to a reduction, and are sent to in vain, as XLA has it.
+A program runs as one replica and one partition, whatever its header says, as XLA runs it unless
+told otherwise. A reduction gives what went in, a broadcast from device 0 too; a permutation gives
+it where the device sends to itself, and zeros where nobody sends to it; an exchange of ragged rows
+moves rows within the device. What is put together of other devices' parts, split among them, or
+received from one cannot be had.
 """
 
 from __future__ import annotations
@@ -16,46 +17,47 @@ import numpy as np
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
 from hlo2graph.ops.asynchronous import empty
-from hlo2graph.ops.device import INLINED, DeviceRule, Element, Expr, Index, NoDevice
+from hlo2graph.ops.device import ByLeaf, DeviceRule, Element, Expr, Index, NoDevice
 from hlo2graph.ops.expect import host_arrays, written
-from hlo2graph.ops.groups import is_alone, pairs_of
+from hlo2graph.ops.groups import first_of_group, is_alone, pairs_of
 from hlo2graph.ops.spec import Array, Evaluator, HostValue
 
-NEEDS_DEVICES = "needs several devices, and programs run on one"
+NEEDS_DEVICES = (
+    "needs data of other devices, and programs run as one; lower it for a mesh of one device"
+)
 _REFUSED = NoDevice(NEEDS_DEVICES)
 
 
 def why_not(instr: Instruction) -> str | None:
-    """Return why `instr` cannot run on a device that is alone; None where it can."""
-    return None if is_alone(instr) and "slice_sizes" not in instr.attrs else NEEDS_DEVICES
+    """Return why `instr` cannot run as one replica; None where it can."""
+    return None if _is_had(instr) else NEEDS_DEVICES
 
 
-def among_one(instr: Instruction) -> Instruction:
-    """Return `instr`, of a module for one device, without the devices that are not there.
-
-    What cannot do without them (a gather of several parts, a device that waits for another) is
-    left as it is.
-    """
-    if instr.opcode.startswith("all-reduce"):
-        return replace(instr, attrs={**instr.attrs, "replica_groups": "{}"})
-    sources = [source for source, target in pairs_of(instr) if target == 0]
-    if "source_target_pairs" not in instr.attrs or any(sources):
-        return instr
-    pairs = "{{0,0}}" if sources else "{}"
-    return replace(instr, attrs={**instr.attrs, "source_target_pairs": pairs})
+def _is_had(instr: Instruction) -> bool:
+    if "slice_sizes" in instr.attrs:
+        return False
+    match instr.opcode.removesuffix("-start"):
+        case "all-reduce":
+            return True
+        case "collective-broadcast":
+            return first_of_group(instr) == 0
+        case "collective-permute":
+            return not any(source for source, target in pairs_of(instr) if target == 0)
+        case _:
+            return is_alone(instr)
 
 
 def sends_nothing(instr: Instruction) -> bool:
-    """Tell whether `instr` is a permutation in which nobody sends."""
-    return "0" not in str(instr.attrs.get("source_target_pairs", "0"))
+    """Tell whether `instr` is a permutation in which nobody sends to device 0."""
+    return "source_target_pairs" in instr.attrs and all(to for _, to in pairs_of(instr))
 
 
 def host(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
     """Return the operands, or zeros; for a start, operands and result.
 
-    Modules for several devices are refused before anything runs.
+    Raises:
+        UnsupportedError: it needs other devices, which modules are refused for before they run.
     """
-    instr = among_one(instr)
     if why_not(instr) is not None:
         raise UnsupportedError(f"{instr.opcode} cannot run here: it {NEEDS_DEVICES}", instr.span)
     given = tuple(operands)
@@ -72,23 +74,21 @@ def host(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     return (given, result, *context)
 
 
-def device(instr: Instruction) -> DeviceRule | NoDevice:
-    """Return the rule for one array; tuples of them are taken apart before."""
+def device(instr: Instruction) -> DeviceRule | ByLeaf | NoDevice:
+    """Return the rule for one element: of the operand with its leaf's number, or a zero."""
     if why_not(instr) is not None:
         return _REFUSED
     if instr.opcode == "ragged-all-to-all":
         return _row_moved
-    if not isinstance(instr.shape, Shape) or len(instr.operands) != 1:
-        return INLINED
-    return _zero if sends_nothing(instr) else _same
+    return ByLeaf(_zero if sends_nothing(instr) else _same)
 
 
-def _same(element: Element, _: Instruction, index: Index) -> Expr:
-    return element.operand(0, index)
+def _same(element: Element, _: Instruction, leaf: int, index: Index) -> Expr:
+    return element.operand(leaf, index)
 
 
-def _zero(element: Element, instr: Instruction, _: Index) -> Expr:
-    return element.bind(written(instr).dtype, "{}")
+def _zero(element: Element, _: Instruction, leaf: int, __: Index) -> Expr:
+    return element.bind(element.shape(leaf).dtype, "{}")
 
 
 def _rows_moved(given: Sequence[Array]) -> Array:
@@ -129,6 +129,9 @@ def _row_moved(element: Element, instr: Instruction, index: Index) -> Expr:
     return result
 
 
+_RESIZING = frozenset({"all-gather", "reduce-scatter"})  # whose sizes say how many there are
+
+
 def with_devices(instr: Instruction, operands: Sequence[AnyShape], devices: int) -> Instruction:
     """Return `instr` with `devices` in its group where the text leaves out that it has several.
 
@@ -137,8 +140,9 @@ def with_devices(instr: Instruction, operands: Sequence[AnyShape], devices: int)
     """
     if "source_target_pairs" in instr.attrs or not is_alone(instr):
         return instr
-    is_empty = instr.attrs.get("replica_groups", "{}") == "{}"
-    count = max(devices if is_empty else 1, _ratio(instr, operands))
+    count = _ratio(instr, operands)
+    if instr.attrs.get("replica_groups", "{}") == "{}" and instr.opcode not in _RESIZING:
+        count = max(count, devices)
     if count == 1:
         return instr
     return replace(instr, attrs={**instr.attrs, "replica_groups": f"[1,{count}]<=[{count}]"})

@@ -47,6 +47,7 @@ from hlo2graph.backends.elided import fill_elided
 from hlo2graph.backends.held import Memory
 from hlo2graph.errors import InputError
 from hlo2graph.ops.spec import Array
+from hlo2graph.program.one_device import caveats_of
 from hlo2graph.program.plan import ArrayType, Plan
 
 
@@ -149,6 +150,11 @@ class CudaExecutable:
     def outputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each result leaf."""
         return tuple(bound.array_type for bound in self.plan.outputs)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What running as one replica makes of communication between devices."""
+        return caveats_of(self.plan)
 
     @property
     def notes(self) -> tuple[str, ...]:

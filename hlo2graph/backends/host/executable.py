@@ -18,6 +18,7 @@ from hlo2graph.backends.host.steps import evaluated, load
 from hlo2graph.backends.support import check_computations
 from hlo2graph.ops.evaluate import HostEvaluator, unsupported
 from hlo2graph.ops.spec import Array
+from hlo2graph.program.one_device import caveats_of
 from hlo2graph.program.plan import AllocationKind, ArrayType, Plan
 from hlo2graph.program.thunks import Slice
 
@@ -60,6 +61,11 @@ class HostExecutable:
     def outputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each result leaf."""
         return tuple(bound.array_type for bound in self.plan.outputs)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What running as one replica makes of communication between devices."""
+        return caveats_of(self.plan)
 
     @property
     def memory(self) -> Memory:

@@ -12,7 +12,8 @@ from hlo2graph.hlo import AnyShape, Instruction, Literal, Module, Shape, TupleSh
 from hlo2graph.ops import OPS
 from hlo2graph.ops.custom_call import less_workspace
 from hlo2graph.ops.effects import has_effect
-from hlo2graph.ops.one_device import among_one, sends_nothing, why_not, with_devices
+from hlo2graph.ops.groups import is_alone
+from hlo2graph.ops.one_device import sends_nothing, why_not, with_devices
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.ops.views import is_view, same_order
 from hlo2graph.program.lower.calls import called, is_inlined, part_range
@@ -218,11 +219,8 @@ def _collective(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
 def _between_devices(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
     """Do without a thunk where the device is alone: what it gets is what it gives."""
     operands = [frame.computation[o].shape for o in instr.operands]
-    module = builder.shared.module
-    if _replicas(module) * _partitions(module) == 1:
-        instr = among_one(instr)
-    instr = with_devices(instr, operands, _devices(module, instr))
-    if why_not(instr) is not None:
+    instr = with_devices(instr, operands, _devices(builder.shared.module, instr))
+    if not is_alone(instr) or why_not(instr) is not None:
         return _collective(builder, frame, instr)
     if instr.opcode == "ragged-all-to-all":
         return _kernel(builder, frame, instr)
