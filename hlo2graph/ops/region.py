@@ -8,13 +8,14 @@ so, the loop form computes it, each thread folding alone.
 - `Rows`, `Columns`: one or more reduces of the same dimensions of equally large values.
 - `Own`: one instruction, the hero, has a form; work element by element may follow it. Or several
   dots have one, whose results are looked at together.
+- `Attention`: a dot of what reduces along rows make of another dot's results.
 - `SideBySide`: independent fusions, results of a tuple, each in its own form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
 from typing import TypeAlias
@@ -25,6 +26,7 @@ from hlo2graph.ops.device import OwnKernel, device_of
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import go_together
+from hlo2graph.ops.region_attention import Weighing, weighing_of
 from hlo2graph.ops.region_ending import updates_behind
 from hlo2graph.ops.region_spaces import Space, Waiting
 
@@ -125,33 +127,42 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True)
+class Attention:
+    """Two dots, between which `rows` are folded: `weighing` tells which dots. Work may follow."""
+
+    weighing: Weighing
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
 class SideBySide:
     """The fusions that are the operands of the root."""
 
     parts: tuple[str, ...]
 
 
-Region: TypeAlias = Loop | Rows | Columns | Own | SideBySide
+Region: TypeAlias = Loop | Rows | Columns | Own | Attention | SideBySide
 
 
 def region_of(computation: Computation) -> Region | None:
     """Return the region that `computation` is; None where no one kernel does it well."""
     if (own := own_root(computation)) is not None:
-        others = [i for i in computation.instructions if i is not own and _is_dear(computation, i)]
-        return None if others else Own(own.name)
+        dear = any(i is not own and _is_dear(computation, i) for i in computation.instructions)
+        return None if dear else Own(own.name)
     folds = [i for i in computation.instructions if _is_dear(computation, i)]
     if not folds:
         return _side_by_side(computation) or Loop()
     if all(fold.opcode == "reduce" for fold in folds):
         return _folding(computation, folds)
+    if (weighing := weighing_of(computation, folds)) is not None:
+        return _attention(computation, folds, weighing)
     if any(map(needs_own_kernel, folds)) or (
         len(folds) > 1 and not _go_together(computation, folds)
     ):
         return None
     updates = updates_behind(computation, folds)
-    if updates is None:
-        return None
-    return Own(folds[0].name, tuple(fold.name for fold in folds[1:]), updates)
+    others = tuple(fold.name for fold in folds[1:])
+    return None if updates is None else Own(folds[0].name, others, updates)
 
 
 def own_root(computation: Computation) -> Instruction | None:
@@ -219,6 +230,22 @@ def _folding(computation: Computation, reduces: list[Instruction]) -> Rows | Col
         return None if again else Columns(space, stages, tuple(waiting.bridges), waits)
     rows = Rows(space, stages, tuple(waiting.bridges), waits)
     return None if again and rows.steps > MOST_COLUMNS else rows
+
+
+def _attention(
+    computation: Computation, folds: list[Instruction], weighing: Weighing
+) -> Attention | None:
+    """Return the region of attention, if its rows have a common index and its end is plain."""
+    inside = tuple(computation[name] for name in weighing.within)
+    weights = computation[weighing.product].operands[weighing.weights]
+    rows = _folding(
+        replace(computation, instructions=inside, root=weights),
+        [fold for fold in folds if fold.opcode == "reduce"],
+    )
+    if not isinstance(rows, Rows) or rows.space.reduced != (weighing.keys,) or rows.bridges:
+        return None
+    ends = updates_behind(computation, [computation[weighing.product]])
+    return Attention(weighing, rows) if ends == () else None
 
 
 def _go_together(computation: Computation, folds: list[Instruction]) -> bool:

@@ -14,7 +14,7 @@ from hlo2graph.ops.device import NoDevice, device_of
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.matmul import matmul_of
 from hlo2graph.ops.own_dot import runs_as_own_kernel
-from hlo2graph.ops.region import Columns, Own, Region, Rows, SideBySide, region_of
+from hlo2graph.ops.region import Attention, Columns, Own, Region, Rows, SideBySide, region_of
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.passes.figures import (
     BYTES_EACH_NS,
@@ -98,6 +98,9 @@ def _of_region(
             return Estimate(moving + FOLD_NS, blocks, joins=True)
         case Own(hero):
             return _of_hero(inside[hero], moving, inside)
+        case Attention(weighing):
+            dots = (inside[weighing.scores], inside[weighing.product])
+            return Estimate(sum(_of_hero(dot, moving, inside).time for dot in dots))
         case _:
             counts = [leaf.elements for leaf in instr.shape.leaves()]
             return Estimate(moving, _blocks(max(counts, default=0)), joins=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
 from hlo2graph.backends.cuda.depth import deep_walks
 from hlo2graph.backends.cuda.forms import SHARED_FORMS, Form, own_kernel
+from hlo2graph.backends.cuda.forms.attention import attention_kernel
 from hlo2graph.backends.cuda.forms.columns import columns_kernel
 from hlo2graph.backends.cuda.forms.rows import rows_kernel
 from hlo2graph.backends.cuda.forms.side_by_side import side_by_side_kernel
@@ -22,7 +24,16 @@ from hlo2graph.backends.cuda.source import (
 from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.backends.cuda.widen import THREADS
 from hlo2graph.hlo import Computation
-from hlo2graph.ops.region import Columns, Loop, Own, Rows, SideBySide, own_root, region_of
+from hlo2graph.ops.region import (
+    Attention,
+    Columns,
+    Loop,
+    Own,
+    Rows,
+    SideBySide,
+    own_root,
+    region_of,
+)
 from hlo2graph.program.device_figures import DeviceFigures, figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
@@ -132,7 +143,10 @@ def kernel_source(
     def write(
         signature: Signature, computation: Computation, inplace: tuple[tuple[int, int], ...]
     ) -> KernelSource:
-        return _written(signature, computation, computations, inplace)
+        if any(leaf.elements for leaf in signature.results):
+            return _written(signature, computation, computations, inplace)
+        text = signature.declare((), WARP)  # nothing to do, yet a grid has a block
+        return KernelSource(signature.name, text, (1, 1, 1), WARP, is_light=True)
 
     with deep_walks(computation, computations):
         region = region_of(computation)
@@ -149,32 +163,32 @@ def _written(
     computations: Mapping[str, Computation],
     inplace: tuple[tuple[int, int], ...],
 ) -> KernelSource:
-    """Return the kernel for a computation that is no set of parts."""
-    if not any(leaf.elements for leaf in signature.results):  # yet a grid has a block
-        text = signature.declare((), WARP)
-        return KernelSource(signature.name, text, (1, 1, 1), WARP, is_light=True)
-    region, own = region_of(computation), own_root(computation)
-    match region:
-        case _ if own is not None:
-            return own_kernel(Form(computation, computations, signature, own, inplace))
-        case Rows():
+    """Return the kernel for a computation that is no set of parts, and has results."""
+    form = partial(Form, computation, computations, signature, inplace=inplace)
+    if (own := own_root(computation)) is not None:
+        return own_kernel(form(own))
+    match region_of(computation):
+        case Rows() as region:
             return rows_kernel(region, computation, computations, signature)
-        case Columns():
+        case Columns() as region:
             return columns_kernel(region, computation, computations, signature)
-        case Own():
+        case Attention() as region:
+            return attention_kernel(form(computation[region.weighing.product]), region)
+        case Own() as region:
             hero, *others = (computation[name] for name in (region.hero, *region.others))
-            form = Form(
-                *(computation, computations, signature, hero, inplace),
-                others=tuple(others),
-                updates=region.updates,
-            )
-            for opcode, fits, write in SHARED_FORMS:
-                if hero.opcode == opcode and fits(form):
-                    return write(form)
+            made = form(hero, others=tuple(others), updates=region.updates)
+            if (write := _shared_form(made)) is not None:
+                return write(made)
         case _:
             pass
     source = loop_kernel(computation, computations, signature, inplace)
     return replace(source, is_light=is_light(computation, signature.device))
+
+
+def _shared_form(form: Form) -> Callable[[Form], KernelSource] | None:
+    """Return what writes the kernel of a hero that the loop form can do too, if a form fits."""
+    fitting = (w for opcode, fits, w in SHARED_FORMS if form.instr.opcode == opcode and fits(form))
+    return next(fitting, None)
 
 
 def is_light(computation: Computation, device: DeviceFigures) -> bool:

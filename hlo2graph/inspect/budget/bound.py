@@ -17,7 +17,7 @@ from typing import assert_never
 from hlo2graph.hlo import Computation
 from hlo2graph.inspect.budget.cost import Costs, depth_of
 from hlo2graph.inspect.budget.traffic import traffic_of
-from hlo2graph.ops.region import Folding, Own, SideBySide, region_of
+from hlo2graph.ops.region import Attention, Folding, Own, SideBySide, region_of
 from hlo2graph.program.device_figures import Device, Measured
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import (
@@ -150,7 +150,7 @@ class _Bounds:
                 return max(self._latency(name) for name in called)
             case Folding():
                 return measured.fold
-            case Own():
+            case Own() | Attention():
                 depth = depth_of(computation)
                 if depth:
                     return measured.product + measured.step * min(depth, measured.deepest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_parts import COLUMNS, EACH, ROWS, Held, Part, power
 from hlo2graph.backends.cuda.forms.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
@@ -100,10 +101,15 @@ class TensorWriter(TileWriter):
     """A thread has, of each product, a pair of rows and a column, a quarter of the steps."""
 
     def __init__(
-        self, parts: Sequence[Part], rows: Side, columns: Side, width: int | None = None
+        self,
+        parts: Sequence[Part],
+        rows: Side,
+        columns: Side,
+        width: int | None = None,
+        emit: ElementEmitter | None = None,
     ) -> None:
         """Begin a kernel of `parts`, as TileWriter has it."""
-        super().__init__(parts, rows, columns, width)
+        super().__init__(parts, rows, columns, width, emit)
         self.dtype = self.form.shape(0).dtype
         self.registers = EACH * self.dtype.size // 4
         self.each = (rows.tile // 8, self.width // 8)

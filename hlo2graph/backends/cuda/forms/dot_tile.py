@@ -20,6 +20,7 @@ from dataclasses import replace
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
+from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_parts import (
     CHUNK,
     EACH,
@@ -50,9 +51,17 @@ class TileWriter:
     """Writes such a kernel; what a warp does with a chunk is for subclasses to say."""
 
     def __init__(
-        self, parts: Sequence[Part], rows: Side, columns: Side, width: int | None = None
+        self,
+        parts: Sequence[Part],
+        rows: Side,
+        columns: Side,
+        width: int | None = None,
+        emit: ElementEmitter | None = None,
     ) -> None:
-        """Begin a kernel of `parts`, of whose sums a block keeps `width` columns."""
+        """Begin a kernel of `parts`, of whose sums a block keeps `width` columns.
+
+        emit: what to write with, where they are only a part of a kernel.
+        """
         self.parts: list[Part] = []
         chunks = 0
         for number, part in enumerate(parts):
@@ -60,7 +69,7 @@ class TileWriter:
             self.parts.append(replace(part, first=chunks, sums=name))
             chunks += part.chunks
         self.form, self.product = parts[0].form, parts[0].product
-        self.emit = self.form.emitter()
+        self.emit = emit or self.form.emitter()
         self.results = Results(self.form, self.emit)
         self.rows, self.columns, self.width = rows, columns, width or columns.tile
         self.wide = self.product.wide
@@ -203,7 +212,7 @@ class TileWriter:
         emit, chunk = self.emit, f"({turn} + {number * self.warps})" if number else turn
         whole = part.chunks >= (number + 1) * self.warps
         with emit.block("" if whole else f"if ({chunk} < {part.chunks})"):
-            yield self._steps_from(part, emit.integer(f"{chunk} * {CHUNK} + member * {EACH}"))
+            yield self._steps_from(part, self._first_step(chunk))
 
     def _sum(self, part: Part, turn: Expr, early: Held) -> None:
         """Write how the warps sum one product."""
@@ -226,8 +235,7 @@ class TileWriter:
             emit.line("#pragma unroll 2")  # so that the loads of two chunks are under way at once
         head = f"for (int chunk = {first}; chunk < {part.chunks}; chunk += {self.warps})"
         with emit.block(head):
-            step = emit.integer(f"chunk * {CHUNK} + member * {EACH}")
-            self.multiply(part, self._steps_from(part, step), Held())
+            self.multiply(part, self._steps_from(part, self._first_step("chunk")), Held())
 
     def _share_out(self, part: Part, turn: Expr) -> None:
         def place(row: Expr, column: Expr) -> Expr:
@@ -240,6 +248,10 @@ class TileWriter:
         )
         with scope:
             self.share(place)
+
+    def _first_step(self, chunk: Expr) -> Expr:
+        """Return the first of a thread's steps of a chunk."""
+        return self.emit.integer(f"{chunk} * {CHUNK} + member * {EACH}")
 
     def _steps_from(self, part: Part, first: Expr) -> list[tuple[Index, Expr | None]]:
         """Return a thread's steps: neighbours along the last dimension where it has whole runs."""

@@ -1,0 +1,161 @@
+"""The attention form: scores, what is made of them row by row, and the values so weighed, at once.
+
+A block has a tile of rows, of queries, and all their keys. Its warps compute the scores of a chunk
+of keys each, which meet in shared memory; teams of threads fold the rows there, and leave weights
+as the second product takes them; then each warp sums the values of its chunks of keys, and what the
+warps have is added up as in any product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.forms.attention_products import (
+    PlainScores,
+    PlainValues,
+    Scores,
+    Shared,
+    Values,
+)
+from hlo2graph.backends.cuda.forms.dot_parts import ROWS, WARP
+from hlo2graph.backends.cuda.forms.dot_tile import MOST_RESIDENT
+from hlo2graph.backends.cuda.forms.fold_places import Place, Run
+from hlo2graph.backends.cuda.forms.folding import FoldWriter
+from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.line_order import divide_together
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import Team
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.device_products import narrowed
+from hlo2graph.ops.expect import integers, written
+from hlo2graph.ops.region import Attention
+
+
+def attention_kernel(form: Form, region: Attention) -> KernelSource:
+    """Return the kernel of attention; the form's instruction is the product with the values."""
+    return _Writer(form, region).kernel()
+
+
+class _Writer:
+    def __init__(self, form: Form, region: Attention) -> None:
+        self.form, self.region, self.emit = form, region, form.emitter()
+        weighing, computation = region.weighing, form.computation
+        self.weights = computation[form.instr.operands[weighing.weights]]
+        dtype = written(self.weights).dtype
+        rounds = dtype.name == "f32"
+        self.plain = rounds and form.signature.precise
+        self.tf32 = rounds and not form.signature.precise
+        scored = replace(form, instr=computation[weighing.scores])
+        self.shared = Shared(written(scored.instr).dims[weighing.keys], 4 // dtype.size)
+        ways = (PlainScores, PlainValues) if self.plain else (Scores, Values)
+        self.scores = ways[0](scored, weighing.side, self.shared, self.emit)
+        self.values = ways[1](form, weighing.weights, self.shared, self.emit)
+        self.rows, self.warps = self.values.rows, self.values.warps
+        self.blocks = prod(self.values.product.batches) * self.rows.tiles
+
+    def kernel(self) -> KernelSource:
+        """Return the kernel."""
+        self._write()
+        threads, signature = self.warps * WARP, self.form.signature
+        resident = -(-self.blocks // signature.device.multiprocessors)
+        most = max(1, MOST_RESIDENT // threads)
+        lines = self.emit.needed_lines()
+        text = signature.declare(lines, threads, wide=True, resident=min(resident, most))
+        grid, size = (self.blocks, 1, 1), self.shared.bytes
+        return KernelSource(signature.name, text, grid, threads, shared_bytes=size, tf32=self.tf32)
+
+    def _write(self) -> None:
+        emit, tiles = self.emit, self.rows.tiles
+        block = emit.integer(emit.block_index)
+        batch = emit.split(emit.integer(f"{block} / {tiles}"), self.values.product.batches)
+        top = emit.integer(f"{block} % {tiles} * {ROWS}")
+        emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
+        emit.line("const int group = lane / 4, member = lane % 4;")
+        self.shared.declare(emit)
+        self.values.begin(batch, top)
+        first = self._batch_of_scores(batch)
+        self.scores.write(first, top, self.warps)
+        emit.line("__syncthreads();")
+        self._weigh(first, top)
+        emit.line("__syncthreads();")
+        self.values.write()
+
+    def _batch_of_scores(self, batch: Index) -> Index:
+        """Return the index of the first product's batch, given the second's."""
+        side = ("lhs", "rhs")[self.region.weighing.weights]
+        over = integers(self.form.instr, f"{side}_batch_dims", ())
+        found = dict(zip(over, batch, strict=True))
+        return tuple(found[d] for d in range(len(over)))
+
+    # ---- rows -----------------------------------------------------------------------------
+
+    def _weigh(self, batch: Index, top: Expr) -> None:
+        """Write how the threads of a row make weights of its scores."""
+        emit, team = self.emit, Team(ROWS, self.warps * WARP // ROWS)
+        emit.line(f"const int own = threadIdx.x / {team.slices};")
+        emit.line(f"const int slice = threadIdx.x % {team.slices};")
+        query = emit.integer(f"{top} + own")
+        if self.rows.extent % ROWS:
+            last = self.rows.extent - 1
+            query = emit.integer(f"{query} < {last} ? {query} : {last}")
+        free = emit.split(query, self.rows.sizes)
+        runs = [self._run(batch, free, k, team) for k in range(self.shared.padded // team.slices)]
+        fold = FoldWriter(emit, self.region.rows, self.form.computation)
+        space = self.region.rows.space
+        index = self._index(batch, free, "0")
+        live = [index[d] for d in space.kept if space.shape.dims[d] != 1]
+        row = Place(emit, space, live, None)
+        for stage in self.region.rows.stages:
+            reduces = fold.reduces(stage)
+            fold.fold_round(reduces, runs, None)
+            held = [(reduce, fold.partial[reduce.name][0]) for reduce in reduces]
+            parts = [fold.part(reduce, own) for reduce, own in held]
+            team.combine(emit, parts, all_threads=True)
+            for reduce, own in held:
+                fold.settle(reduce, own, row)
+        self._keep(fold, runs, team)
+
+    def _run(self, batch: Index, free: Index, number: int, team: Team) -> Run:
+        """Write how a thread takes one of its scores; return where it is."""
+        emit, keys, scores = self.emit, self.shared.keys, self.scores
+        key = emit.integer(f"slice + {number * team.slices}")
+        inside = f"{key} < {keys}" if (number + 1) * team.slices > keys else None
+        if inside:
+            key = emit.integer(f"{inside} ? {key} : {keys - 1}")
+        index = self._index(batch, free, key)
+        instr = scores.form.instr
+        total = emit.bind(scores.wide, f"scores[own * {self.shared.stride} + {key}]")
+        given = emit.operands_of(instr)
+        value = narrowed(given, total, scores.wide, written(instr).dtype)
+        emit.assume(instr.name, index, (value,))
+        space = self.region.rows.space
+        live = [at for at, n in zip(index, space.shape.dims, strict=True) if n != 1]
+        return Run((Place(emit, space, live, None),), inside)
+
+    def _index(self, batch: Index, free: Index, key: Expr) -> Index:
+        """Return the index of a score."""
+        sides = [free, (key,)] if self.region.weighing.side else [(key,), free]
+        return self.scores.product.result(batch, *sides)
+
+    def _keep(self, fold: FoldWriter, runs: list[Run], team: Team) -> None:
+        """Write the weights to shared memory; they are 0 where there is no key."""
+        emit, dtype = self.emit, written(self.weights).dtype
+        start = len(emit.lines)
+        values = [fold.at(self.weights.name, 0, run.places[0]) for run in runs]
+        divide_together(emit, start)
+        emit.line(f"{self._kind}* const kept = ({self._kind}*)weights")
+        emit.lines[-1] += f" + own * {self.shared.weight_stride * self.shared.per};"
+        for number, (run, value) in enumerate(zip(runs, values, strict=True)):
+            held = emit.stored(dtype, value)
+            if self.tf32:
+                held = f"hlo::tf32_bits({value})"
+            if run.inside:
+                held = f"{run.inside} ? {held} : {self._kind}{{}}"
+            emit.line(f"kept[slice + {number * team.slices}] = {held};")
+
+    @property
+    def _kind(self) -> str:
+        """The C++ type of a weight in shared memory."""
+        return "hlo::u32" if self.tf32 else storage_type(written(self.weights).dtype)
