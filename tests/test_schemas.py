@@ -175,7 +175,9 @@ def test_what_is_here(cli):
 
 def test_the_lab(fake):
     _, exe = fake(PROGRAMS["donated"])
-    lab = run_lab(exe.plan, [np.ones(64, np.float32)] * 3, moves=40, sets=3)
+    lab = run_lab(
+        exe.plan, [np.ones(64, np.float32)] * 3, moves=40, sets=3, strategies=("auto", "copy")
+    )
     validate(json.loads(json.dumps(lab_json(lab))))
 
 

@@ -21,7 +21,7 @@ from hlo2graph.options import PlanOptions
     type=click.IntRange(min=40),
     default=200,
     show_default=True,
-    help="Calls of each executable under each pattern.",
+    help="Calls of each executable that count under each pattern; those it learns by come first.",
 )
 @click.option(
     "--sets",
@@ -58,8 +58,8 @@ def command(
     graph is taken (cache), the graph is built again and updated as a whole
     (recapture), kernels read the addresses from a table (table), or whichever
     costs least is done (auto). Arrays stay, rotate among S sets, or are new at
-    each call. Two executables of each strategy take turns: how much they differ
-    is the noise. Needs a GPU.
+    each call. Three executables of each strategy take turns; the interval of a
+    ratio counts in how much they differ. Needs a GPU.
 
     \b
     Examples:

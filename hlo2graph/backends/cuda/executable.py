@@ -190,6 +190,11 @@ class CudaExecutable:
         """How each instance deals with arrays that moved, and what that took so far."""
         return tuple(instance.strategy for instance in self._pool.instances)
 
+    @property
+    def is_compiling(self) -> bool:
+        """Kernels are being compiled beside the calls: `auto` may ask for that."""
+        return self._loaded.table_kernels.is_compiling
+
     def __call__(self, *args: object) -> tuple[Any, ...]:
         """Run the graph once; `args` are the parameter leaves. See `run`."""
         return self.run(args)

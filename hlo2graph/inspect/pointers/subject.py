@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,10 +32,12 @@ class Subject:
     areas: list[int] = field(default_factory=list)
     enqueue: list[float] = field(default_factory=list)
     latency: list[float] = field(default_factory=list)
+    learning: list[float] = field(default_factory=list)  # latencies of calls that do not count
+    made: int = 0  # calls with arrays that were new
     before: Tally = field(default_factory=Tally)
 
     def prepare(self, args: Sequence[Array], sets: int, moves: int) -> None:
-        """Allocate arrays for `sets` sets, and for a turn's calls with new ones each time."""
+        """Allocate arrays for `sets` sets, and for so many `moves` with new ones each time."""
         sizes = [-(-b.slice.size // STEP) * STEP for b in self.executable.plan.inputs]
         for _ in range(sets):
             blocks = [DeviceMemory(size, "allocating arrays to move") for size in sizes]
@@ -46,9 +49,19 @@ class Subject:
         self.executable.write_inputs(args)
 
     def begin(self) -> None:
-        """Begin another pattern."""
+        """Begin another pattern, by learning."""
         self.enqueue, self.latency = [], []
+
+    def end_learning(self) -> None:
+        """Let calls count from now on."""
+        self.learning, self.enqueue, self.latency = self.latency, [], []
         self.before = replace(self.tally)
+
+    @property
+    def learned(self) -> float:
+        """The seconds that learning took beyond what as many calls take that count."""
+        usual = statistics.mean(self.latency) * len(self.learning)
+        return max(0.0, sum(self.learning) - usual)
 
     @property
     def tally(self) -> Tally:
@@ -78,7 +91,8 @@ class Subject:
             return self.sets[0]
         if pattern == "rotate":
             return self.sets[number % len(self.sets)]
-        turn, place = divmod(number, TURN)
+        turn, place = divmod(self.made, TURN)
+        self.made += 1
         arrays = self._arrays(self.slabs, [place * area + turn * STEP for area in self.areas])
         self._fill(arrays, args)
         return arrays

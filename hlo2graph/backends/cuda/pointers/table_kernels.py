@@ -69,6 +69,11 @@ class TableKernels:
         return bool(self._units)
 
     @property
+    def is_compiling(self) -> bool:
+        """They are being compiled beside the calls."""
+        return self._beside is not None and self._beside.is_alive()
+
+    @property
     def failed(self) -> bool:
         """They cannot be compiled here."""
         return bool(self._failed)
