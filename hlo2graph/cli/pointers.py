@@ -21,7 +21,7 @@ from hlo2graph.options import PlanOptions
     type=click.IntRange(min=40),
     default=200,
     show_default=True,
-    help="Calls of each executable that count under each pattern; those it learns by come first.",
+    help="Calls of each executable that count under each pattern; as many at least come before.",
 )
 @click.option(
     "--sets",

@@ -5,9 +5,9 @@ results are held against those of a graph whose arrays never move. Each has seve
 those of one kind differ too. `stay` brings the same arrays at each call, `rotate` one of a few
 sets, `new` arrays where none has been before.
 
-Under each pattern the first calls are for learning: they go on until no strategy built a graph for
-as many calls as it took before, and none has kernels compiled. They count apart: what they took
-beyond what as many calls take afterwards.
+Under each pattern the first calls are for learning, as many as count at least: they go on until no
+strategy built a graph for as long as it took until then, and none has kernels compiled. They count
+apart: what they took beyond what as many calls take afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hlo2graph.program.plan import Plan
 PATTERNS = ("stay", "rotate", "new")
 AUTO = "auto"
 TWINS = 3  # executables of a strategy
-LEARNING, LONGEST = 2, 10  # one in so many of the calls that count; at most so many times these
+LONGEST = 10  # learning takes so many times the calls that count at most
 TELLING = 1.1  # who may be slower than that, for all that is known, may not be called as fast
 
 
@@ -144,7 +144,7 @@ class _Rounds:
             if before != [subject.tally.builds for subject in self.subjects]:
                 built_at = calls
             compiling = any(subject.executable.is_compiling for subject in self.subjects)
-            if calls >= max(moves // LEARNING, 2 * built_at) and not compiling:
+            if calls >= max(moves, 2 * built_at) and not compiling:
                 return
 
     def count(self, pattern: str, moves: int) -> None:
