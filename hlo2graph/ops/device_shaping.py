@@ -124,10 +124,37 @@ def _groups(
 
 def pad(element: Element, instr: Instruction, index: Index) -> Expr:
     """Return the operand's element where one lies there, else the padding value."""
-    shape, target = element.shape(0), written(instr)
+    target = written(instr)
     result = element.variable(target.dtype, element.operand(1))
+    tests, source = _padded(element, instr, index)
+    with element.block(f"if ({' && '.join(tests) or 'true'})"):
+        element.line(f"{result} = {element.operand(0, source)};")
+    return result
+
+
+def chosen_pad(element: Element, instr: Instruction, index: Index) -> Expr:
+    """Choose between the padding value and an element of the operand, which there must be.
+
+    The element is read in any case, and is a near one where none lies there.
+    """
+    tests, source = _padded(element, instr, index)
+    near = []
+    for place, size in zip(source, element.shape(0).dims, strict=True):
+        high = f"{place} < {size}"
+        found = f"{high} ? {place} : {size - 1}" if high in tests else place
+        near.append(element.integer(f"{place} < 0 ? 0 : {found}" if high in tests else found))
+    value = element.operand(0, tuple(near))
+    if not tests:
+        return value
+    chosen = f"{' && '.join(tests)} ? {value} : {element.operand(1)}"
+    return element.bind(written(instr).dtype, chosen)
+
+
+def _padded(element: Element, instr: Instruction, index: Index) -> tuple[list[Expr], Index]:
+    """Return the tests for an element of the operand to lie at `index`, and where it lies."""
     tests, source = [], []
-    for i, size, part in zip(index, shape.dims, _dims(instr, "padding", PaddingDim), strict=True):
+    parts = _dims(instr, "padding", PaddingDim)
+    for i, size, part in zip(index, element.shape(0).dims, parts, strict=True):
         step = part.interior + 1
         shifted = _affine(element, i, 1, -part.low)
         place = shifted if step == 1 else element.integer(f"{shifted} / {step}")
@@ -138,9 +165,7 @@ def pad(element: Element, instr: Instruction, index: Index) -> Expr:
         if part.low > 0 or part.high > 0 or step > 1:
             tests.append(f"{place} < {size}")
         source.append(place)
-    with element.block(f"if ({' && '.join(tests) or 'true'})"):
-        element.line(f"{result} = {element.operand(0, tuple(source))};")
-    return result
+    return tests, tuple(source)
 
 
 def concatenate(element: Element, instr: Instruction, index: Index) -> Expr:

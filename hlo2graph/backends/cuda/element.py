@@ -19,7 +19,16 @@ from hlo2graph.backends.cuda.tuples import first_leaf, part_of, width_of
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import ByLeaf, Element, Expr, Index, NoDevice, OwnKernel, device_of
+from hlo2graph.ops.device import (
+    ByLeaf,
+    DeviceRule,
+    Element,
+    Expr,
+    Index,
+    NoDevice,
+    OwnKernel,
+    device_of,
+)
 
 STRUCTURE = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "fusion", "call"}
@@ -57,8 +66,15 @@ class _Frame:
 class ElementEmitter:
     """Collects the lines of a kernel's body."""
 
-    def __init__(self, computations: Mapping[str, Computation], index_type: str) -> None:
+    def __init__(
+        self,
+        computations: Mapping[str, Computation],
+        index_type: str,
+        rules: Mapping[str, DeviceRule] | None = None,
+    ) -> None:
+        """Take device rules that stand in place of some opcodes' own."""
         self.computations = computations
+        self._rules = rules or {}
         self.index_type = index_type
         self.lines: list[str] = []
         self.places = Places(self)
@@ -229,7 +245,7 @@ class ElementEmitter:
         """Return the element of leaf `number`, or those of all leaves at once."""
         if instr.opcode in STRUCTURE:
             return self._through(frame, instr, number, index)
-        rule = device_of(OPS[instr.opcode].device, instr)
+        rule = device_of(self._rules.get(instr.opcode, OPS[instr.opcode].device), instr)
         assert not isinstance(rule, OwnKernel | NoDevice), f"{instr.opcode} inside a loop"
         operands = _Operands(self, frame, instr)
         if isinstance(rule, ByLeaf):

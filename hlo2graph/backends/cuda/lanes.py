@@ -50,16 +50,18 @@ class Access:
 class Lanes:
     """The body of a kernel for `count` lanes: `lines`, and the `accesses` they make.
 
-    Lane k computes element `first + step * k`. Where the step is 1, `first` is `thread * count`.
+    Lane k computes element `first + step * k`. Where the step is 1, `first` is `whole * count`.
     """
 
-    def __init__(self, body: Sequence[str], first: str, count: int, step: int = 1) -> None:
+    def __init__(
+        self, body: Sequence[str], first: str, count: int, step: int = 1, whole: str = "thread"
+    ) -> None:
         """Take the lines for the element of number `first`."""
         self.accesses: list[Access] = []
         self.lines: list[str] = []
         self._count = count
         self._by_thread = re.compile(rf"\b{first} ([/%]) (\d+)\b")
-        self._step = step
+        self._step, self._whole = step, whole
         self._mutable: set[str] = set()  # variables that differ after some assignment
         margin = body[0][: -len(body[0].lstrip())]
         nodes = tuple(_parsed(iter([line.strip() for line in body])))
@@ -105,7 +107,7 @@ class Lanes:
         sign, divisor, count = match[1], int(match[2]), self._count
         if divisor % count or self._step != 1:
             return match[0]
-        return f"thread {sign} {divisor // count}" + (f" * {count}" if sign == "%" else "")
+        return f"{self._whole} {sign} {divisor // count}" + (f" * {count}" if sign == "%" else "")
 
     def _chain(self, chain: Sequence[_Block]) -> Iterator[str]:
         """Write an if with its elses, or a loop: once where the lanes agree on every head."""

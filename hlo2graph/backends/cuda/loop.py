@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from math import prod
+from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
+from hlo2graph.backends.cuda.forms.windows import RULES, height_of
+from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
-from hlo2graph.ops.device import Expr
+from hlo2graph.ops.device import Index
 from hlo2graph.ops.device_shaping import clamped
+
+_Write: TypeAlias = Callable[[Index], None]
 
 
 def loop_kernel(
@@ -29,7 +35,7 @@ def loop_kernel(
 
     Leaves of the same dimensions share one pass; others follow it, each in a pass of its own. Of a
     dynamic-update-slice in place, the pass is over the update only. What is read across the grain
-    goes through tiles.
+    goes through tiles. Of windows, threads compute several results below each other.
     """
     leaves = signature.results
     updates = dict(_updates(computation, inplace))
@@ -42,13 +48,16 @@ def loop_kernel(
     for number, leaf in enumerate(leaves):
         if number not in updates:
             passes.setdefault(leaf.dims, []).append(number)
-    emitter = ElementEmitter(computations, signature.index_type)
+    height = height_of(computation, leaves[0]) if many else 1
+    rules = RULES if height > 1 else None
+    emitter = ElementEmitter(computations, signature.index_type, rules)
     position = f"{emitter.block_index} * {THREADS} + threadIdx.x"
     emitter.line(f"const {emitter.index_type} thread = {position};")
     writer = _Passes(emitter, signature)
     for numbers in passes.values():
         write = partial(_elements, emitter, computation, leaves, numbers)
-        writer.write([leaves[number] for number in numbers], write)
+        writer.write([leaves[number] for number in numbers], write, height)
+        height = 1
     for number, update in updates.items():
         write = partial(_update, emitter, computation, update, number, leaves[number])
         writer.write([_update_shape(computation, update)], write)
@@ -64,17 +73,21 @@ class _Passes:
         self.threads = 0  # that the passes need
         self.wide = False
 
-    def write(self, results: Sequence[Shape], element: Callable[[Expr], None]) -> None:
-        """Write a pass over arrays of the same dimensions; `element` writes that of a number.
+    def write(self, results: Sequence[Shape], element: _Write, height: int = 1) -> None:
+        """Write a pass over arrays of the same dimensions; `element` writes that of an index.
 
         Elements that do not fill all lanes of a thread, or a block, have threads of their own.
+        `height` elements below each other have one, where there are more than one.
         """
         emit, count = self._emitter, results[0].elements
+        if height > 1:
+            self._write_high(results[0], element, height)
+            return
         found = self._widened(results, element) if lanes_for(self._signature, results) > 1 else None
         if found is None:
             self.threads = max(self.threads, count)
             with emit.block(f"if (thread < {count})"):
-                element("thread")
+                element(emit.element_at("thread", results[0]))
             return
         lanes, step = found.lanes, found.step
         whole = count // (lanes * step) * step
@@ -89,12 +102,24 @@ class _Passes:
         if needed > whole:
             with emit.block(f"else if (thread < {needed})"):
                 emit.line(f"const {emit.index_type} last = thread + {whole * (lanes - 1)};")
-                element("last")
+                element(emit.element_at("last", results[0]))
 
-    def _widened(self, results: Sequence[Shape], element: Callable[[Expr], None]) -> Wide | None:
+    def _write_high(self, shape: Shape, element: _Write, height: int) -> None:
+        """Write a pass in which a thread computes `height` elements below each other."""
+        emit, dims = self._emitter, (*shape.dims[:-2], shape.dims[-2] // height, shape.dims[-1])
+        self.threads = max(self.threads, prod(dims))
+        with emit.block(f"if (thread < {prod(dims)})"):
+            *outer, group, column = emit.split("thread", dims)
+            row = emit.integer(f"{group} * {height}")
+            mark = len(emit.lines)
+            element((*outer, row, column))
+            body = emit.places.needed(emit.lines[mark:])
+            emit.lines[mark:] = Lanes(body, row, height, whole=group).lines
+
+    def _widened(self, results: Sequence[Shape], element: _Write) -> Wide | None:
         emit, mark = self._emitter, len(self._emitter.lines)
         with emit.block("if (true)"):  # for its scope: what is known in it is forgotten
-            element("first")
+            element(emit.element_at("first", results[0]))
         body = emit.places.needed(emit.lines[mark + 1 : -1])
         del emit.lines[mark:]
         return widened(body, "first", self._signature, results)
@@ -105,10 +130,9 @@ def _elements(
     computation: Computation,
     leaves: tuple[Shape, ...],
     numbers: list[int],
-    linear: Expr,
+    index: Index,
 ) -> None:
     """Compute one element of the leaves `numbers`, all of one set of dimensions, and store it."""
-    index = emitter.element_at(linear, leaves[numbers[0]])
     emitter.enter(computation)
     found = [emitter.leaf(computation.root, number, index) for number in numbers]
     emitter.leave()
@@ -148,11 +172,10 @@ def _update(
     update: Instruction,
     number: int,
     result: Shape,
-    linear: Expr,
+    index: Index,
 ) -> None:
     """Compute one element of an update and store it where it belongs in the result."""
     shape = _update_shape(computation, update)
-    index = emitter.element_at(linear, shape)
     emitter.enter(computation)
     starts = clamped(emitter.operands_of(update), 2, result, shape.dims)
     value = emitter.leaf(update.operands[1], 0, index)

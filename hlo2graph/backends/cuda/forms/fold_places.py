@@ -68,11 +68,12 @@ class Run:
 class Stretch:
     """Some elements along some dimensions: the index of each, and what the first adds to a number.
 
-    Elements are numbered as they lie in memory; those of a stretch follow each other.
+    Elements are numbered as they lie in memory; those of a stretch are `step` apart.
     """
 
     indices: list[dict[int, Expr]]
     offset: Expr
+    step: int = 1
 
 
 def stretch_of(
@@ -106,3 +107,26 @@ def stretch_of(
         for part, step in zip((*places, first), steps, strict=True)
     ]
     return Stretch(found, " + ".join(parts))
+
+
+def height_stretch(
+    emit: ElementEmitter, region: Folding, dims: Sequence[int], run: Expr, count: int
+) -> Stretch:
+    """Return run number `run` of `count` elements below each other, of row-major images.
+
+    The two last dimensions, rows and columns, are among `dims`.
+    """
+    shape, strides = region.space.shape, region.space.strides
+    *outer, row, column = [d for d in dims if shape.dims[d] > 1]
+    *places, group, at = emit.split(
+        run,
+        [*(shape.dims[d] for d in outer), shape.dims[row] // count, shape.dims[column]],
+    )
+    first = emit.integer(f"{group} * {count}")
+    rows = [emit.integer(f"{first} + {k}") if k else first for k in range(count)]
+    found = [dict(zip((*outer, row, column), (*places, i, at), strict=True)) for i in rows]
+    parts = [
+        f"{part} * {strides[d]}{emit.places.wide}"
+        for part, d in zip((*places, first), (*outer, row), strict=True)
+    ]
+    return Stretch(found, " + ".join((*parts, at)), strides[row])

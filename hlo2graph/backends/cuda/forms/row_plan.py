@@ -20,6 +20,7 @@ from hlo2graph.backends.cuda.forms.folding import (
     lines_each,
     power_below,
 )
+from hlo2graph.backends.cuda.forms.windows import height_of
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.backends.cuda.team import WARP, Team
 from hlo2graph.hlo import Computation
@@ -38,7 +39,10 @@ MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held n
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """`vectors` runs of `vector` columns make a row."""
+    """`vectors` runs of `vector` columns make a row.
+
+    The columns of a run lie side by side or, where it `is_high`, below each other in an image.
+    """
 
     team: Team
     vector: int
@@ -46,6 +50,7 @@ class RowPlan:
     chunks: int
     held: bool
     reads_first: bool  # before the first fold, all that any stage asks for
+    is_high: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -63,11 +68,13 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     lines = lines_each(computation)
     reads, writes = large_sizes(region, signature, computation)
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
-    vector = _vector(region, min(sizes))
+    height = height_of(computation, region.space.shape)
+    beside = _vector(region, min(sizes)) if height == 1 else 1
+    vector = max(beside, height)
     vectors = region.steps // vector
     most = min(WIDEST, power_below(vectors))
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
-    slices = _slices(region, signature, vectors, ahead, LEAST_RUN // (vector * min(sizes)))
+    slices = _slices(region, signature, vectors, ahead, LEAST_RUN // (beside * min(sizes)))
     values = max(1, len(reads)) * (2 if max(sizes) > 4 else 1)
 
     def holds(slices: int, most_lines: int) -> bool:
@@ -78,7 +85,7 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         slices *= 2
     held = holds(slices, MOST_LINES_HELD)
     if held:
-        vector = _fuller(region.steps, vector, slices)
+        vector = _fuller(region.steps, vector, slices) if height == 1 else height
         vectors = region.steps // vector
         chunks = -(-vectors // slices)
     else:
@@ -88,7 +95,7 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     at_once = vector * chunks * len(signature.parameters) <= _most_held(slices)
     first = held and at_once and _is_resident(region, signature, slices)
     team = Team(_lanes(region, signature, slices), slices)
-    return RowPlan(team, vector, vectors, chunks, held, first)
+    return RowPlan(team, vector, vectors, chunks, held, first, height > 1)
 
 
 def _vector(region: Rows, size: int) -> int:
