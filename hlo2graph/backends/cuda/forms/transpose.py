@@ -3,7 +3,8 @@
 A block reads a tile of each cut as it lies in memory, then goes on from the tile to the results as
 they lie. What stands before the cuts is computed on the way in, what stands behind on the way out.
 Threads past an edge read the last elements again, so that nothing parts the loads; only stores are
-guarded. A thread takes a square of as many elements as fill a word in each direction.
+guarded. A thread takes a square of as many elements as fill a word in each direction. Where squares
+do not divide the elements across, the last ones take some again; see whole_words for the way out.
 
 Memory takes whole sectors: of one that two blocks write a part each, it has to read the rest. Where
 the results' rows are no whole sectors, each begins elsewhere in one. A block then begins every row
@@ -23,6 +24,7 @@ from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import Across, Order
 from hlo2graph.backends.cuda.forms.transpose_plan import Tile, tiles_for
+from hlo2graph.backends.cuda.forms.whole_words import store_words
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import MOST_LINES, MOST_VALUES, most_alive
@@ -42,7 +44,7 @@ def turned_kernel(
     cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
     for tile in tiles_for(across, cuts, signature):
         emitter = ElementEmitter(computations, signature.index_type)
-        _Writer(across, tile, computation, emitter, cuts, signature.results).write()
+        TileWriter(across, tile, computation, emitter, cuts, signature.results).write()
         lines = emitter.needed_lines()
         if len(lines) <= MOST_LINES and most_alive(lines) <= MOST_VALUES:
             text = signature.declare(lines, tile.threads, wide=True, resident=tile.resident)
@@ -52,7 +54,7 @@ def turned_kernel(
 
 
 @dataclass(slots=True)
-class _Writer:
+class TileWriter:
     """Writes the body: x counts elements along the result's minor dimensions, y along the cuts'.
 
     `first` is the first element of a thread's lanes: in y on the way in, in x on the way out.
@@ -65,12 +67,15 @@ class _Writer:
     cuts: Sequence[Shape]
     results: Sequence[Shape]
     shared: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # the same as words as wide as a square
     batch: Index = ()
 
     def write(self) -> None:
         """Write all lines."""
         emit, tile, what = self.emit, self.tile, self.what
-        self.shared = tuple(self._declare_shared())
+        declared = tuple(self._declare_shared())
+        self.words = tuple(words for words, _ in declared)
+        self.shared = tuple(name for _, name in declared)
         index, block = emit.index_type, emit.block_index
         left, strip = f"{block} % {tile.strip}", tile.strip * tile.rows
         if tile.strips > 1:
@@ -78,7 +83,7 @@ class _Writer:
         emit.line(f"const {index} top = {block} / {tile.strip} % {tile.rows} * {tile.high};")
         emit.line(f"const {index} left = {left} * {tile.wide};")
         number = emit.integer(f"{block} / {tile.rows * tile.columns}")
-        self.batch = emit.split(number, self._dims(what.rest))
+        self.batch = emit.split(number, self.dims(what.rest))
         emit.enter(self.computation)
         with emit.block(""):
             self._read()
@@ -87,7 +92,7 @@ class _Writer:
             self._store()
         emit.leave()
 
-    def _declare_shared(self) -> Iterator[str]:
+    def _declare_shared(self) -> Iterator[tuple[str, str]]:
         """Declare tiles; in words as wide as a square, so that they are aligned like these."""
         emit, tile = self.emit, self.tile
         for cut in self.cuts:
@@ -96,7 +101,7 @@ class _Writer:
             word = f"hlo::u{width}" if tile.square > 1 else kind
             emit.line(f"__shared__ {word} {words}[{tile.elements // tile.square}];")
             emit.line(f"{kind}* const {name} = ({kind}*){words};")
-            yield name
+            yield words, name
 
     def _line_up(self, lanes: int) -> None:
         """Declare `lane` for `lanes` threads side by side, and which of such rows they are."""
@@ -117,24 +122,20 @@ class _Writer:
         """Read a tile of every cut; threads side by side read what lies side by side."""
         emit, tile, found = self.emit, self.tile, []
         self._line_up(tile.high)
-        mark = self._declare_first(_clamped("top + lane", tile.across, tile.rows * tile.high))
-        # `first` modulo the square is the number of a lane: it says where lanes differ.
-        emit.line(f"const {emit.index_type} own = lane + first % {tile.square} * {tile.high};")
-        y = emit.split("first", self._dims(self.what.across))
+        mark, number, part = self._across()
+        emit.line(f"const {emit.index_type} own = lane + {_times(part, tile.high)};")
+        y = emit.split(number, self.dims(self.what.across))
         step = tile.threads // tile.high
         for start in range(0, tile.held, step):
             row = self._next("rank", start)
-            over = emit.integer(self._read_square(row))
-            first = emit.integer(_times(over, tile.square)) if tile.square > 1 else over
-            x = emit.split(first, self._dims(self.what.along))
             stores: list[list[str]] = [[] for _ in self.cuts]
-            for part in range(tile.square):
-                place = self._place((*x[:-1], self._next(x[-1], part)), y)
+            for k, x in enumerate(self._along(row)):
+                place = self.place(x, y)
                 for cut, shape, name, store in zip(
                     self.what.cuts, self.cuts, self.shared, stores, strict=True
                 ):
                     value = emit.stored(shape.dtype, emit.leaf(cut, 0, place))
-                    column = _times(row, tile.square) + (f" + {part}" if part else "")
+                    column = _times(row, tile.square) + (f" + {k}" if k else "")
                     store.append(f"{name}[own * {tile.stride} + {column}] = {value};")
             test = f"if ({row} < {tile.held})" if start + step > tile.held else ""
             found.append((test, [" ".join(store) for store in stores]))
@@ -142,19 +143,43 @@ class _Writer:
             with emit.block(test) if test else nullcontext():
                 for line in lines:  # in one line, what is written side by side stays so
                     emit.line(line)
-        self._widen(mark)
+        self.widen(mark)
+
+    def _across(self) -> tuple[int, Expr, Expr]:
+        """Return where lanes begin to differ, the lane's element across, and the lane's number."""
+        emit, tile = self.emit, self.tile
+        if tile.ends is None:
+            mark = self._declare_first(_clamped("top + lane", tile.across, tile.rows * tile.high))
+            return mark, "first", f"first % {tile.square}"
+        begin = emit.integer(tile.odd_square(emit.integer("top + lane")))
+        mark = self.declare_lane()
+        return mark, emit.integer(f"{begin} + part"), "part"
+
+    def declare_lane(self) -> int:
+        """Declare `part`, the number of a lane; return the number of lines before what differs."""
+        self.emit.line("const int part = 0;")
+        return len(self.emit.lines)
+
+    def _along(self, row: Expr) -> Iterator[Index]:
+        """Yield the indices along the results of a square at a place of a row in shared memory."""
+        emit, tile, dims = self.emit, self.tile, self.dims(self.what.along)
+        if tile.ends is None:
+            over = emit.integer(self._read_square(row))
+            first = emit.integer(_times(over, tile.square)) if tile.square > 1 else over
+            x = emit.split(first, dims)
+            for k in range(tile.square):
+                yield *x[:-1], self._next(x[-1], k)
+            return
+        first = emit.integer(f"(left + {row} - {tile.spare}) * {tile.square}")
+        for k in range(tile.square):
+            yield emit.split(emit.integer(_within(self._next(first, k), tile.ends[0])), dims)
 
     def _read_square(self, row: Expr) -> Expr:
         """Return which square along the results is read for a place of a row in shared memory."""
         tile = self.tile
         if not tile.spare:
             return _clamped(f"left + {row}", tile.along, tile.columns * tile.wide)
-        return self._within(self.emit.integer(f"left + {row} - {tile.spare}"))
-
-    def _within(self, at: Expr) -> Expr:
-        """Return the square `at` along the results, or the next one there is."""
-        count = self.tile.along
-        return f"{at} < 0 ? 0 : {at} < {count} ? {at} : {count - 1}"
+        return _within(self.emit.integer(f"left + {row} - {tile.spare}"), tile.along)
 
     def _next(self, index: Expr, further: int) -> Expr:
         return self.emit.integer(f"{index} + {further}") if further else index
@@ -167,7 +192,10 @@ class _Writer:
         turns = tile.high * tile.square // step
         with emit.block(f"for (int turn = 0; turn < {turns}; ++turn)"):
             emit.line(f"const int row = rank + turn * {step};")
-            self._store_row()
+            if tile.ends is None:
+                self._store_row()
+            else:
+                store_words(self)
         alive = most_alive(emit.lines[start:])
         unrolled = min(MOST_UNROLLED, max(1, MOST_VALUES // max(1, alive)), turns)
         emit.lines.insert(start, f"#pragma unroll {unrolled}")
@@ -180,53 +208,63 @@ class _Writer:
             below = f"(top + row % {tile.high}) * {tile.square} + row / {tile.high}"
         below = emit.integer(below)
         clamped = _clamped(below, count, tile.rows * tile.high * tile.square)
-        y = emit.split(emit.integer(clamped), self._dims(self.what.across))
+        y = emit.split(emit.integer(clamped), self.dims(self.what.across))
         over, column = "left + lane", "lane"
         square = _clamped(over, tile.along, tile.columns * tile.wide)
         if tile.spare:
             zeros = tuple("0" for _ in self.what.along)
-            begin = emit.offset(self.results[0], self._place(zeros, y))
+            begin = emit.offset(self.results[0], self.place(zeros, y))
             mask = tile.sector * tile.square - 1
             offset = f"(({begin}) & {mask})"
             before = emit.integer(f"{offset} / {tile.square}" if tile.square > 1 else offset)
             over = emit.integer(f"left + lane - {before}")
             column = emit.integer(f"lane + {tile.spare} - {before}")
-            square = self._within(over)
+            square = _within(over, tile.along)
         mark = self._declare_first(square)
         own = f"{_times(column, tile.square)} + first % {tile.square}"
         emit.line(f"const {emit.index_type} own = {own if tile.square > 1 else column};")
-        place = self._place(emit.split("first", self._dims(self.what.along)), y)
-        for cut, shape, name in zip(self.what.cuts, self.cuts, self.shared, strict=True):
-            held = emit.read(shape.dtype, f"{name}[row * {tile.stride} + own]")
-            emit.assume(cut, place, [held])
-        root = self.computation.root
-        values = [
-            emit.stored(leaf.dtype, emit.leaf(root, number, place))
-            for number, leaf in enumerate(self.results)
-        ]
+        place = self.place(emit.split("first", self.dims(self.what.along)), y)
+        values = self.values(place, [f"{name}[row * {tile.stride} + own]" for name in self.shared])
         tests = [f"{over} >= 0"] if tile.spare else []
         if tile.spare or tile.columns * tile.wide > tile.along:
             tests.append(f"{over} < {tile.along}")
         if tile.rows * tile.high > tile.across:
             tests.append(f"{below} < {count}")
         with emit.block(f"if ({' && '.join(tests)})") if tests else nullcontext():
-            for number, (leaf, value) in enumerate(zip(self.results, values, strict=True)):
-                emit.line(f"r{number}[{emit.offset(leaf, place)}] = {value};")
-        self._widen(mark)
+            self.write_values(place, values)
+        self.widen(mark)
 
-    def _widen(self, mark: int) -> None:
+    def values(self, place: Index, held: Sequence[Expr]) -> list[Expr]:
+        """Return the results at `place` as they lie in memory, given the cuts as they lie there."""
+        emit, root = self.emit, self.computation.root
+        for cut, shape, value in zip(self.what.cuts, self.cuts, held, strict=True):
+            emit.assume(cut, place, [emit.read(shape.dtype, value)])
+        return [
+            emit.stored(leaf.dtype, emit.leaf(root, number, place))
+            for number, leaf in enumerate(self.results)
+        ]
+
+    def write_values(self, place: Index, values: Sequence[Expr]) -> None:
+        """Write the results at `place`."""
+        for number, (leaf, value) in enumerate(zip(self.results, values, strict=True)):
+            self.emit.line(f"r{number}[{self.emit.offset(leaf, place)}] = {value};")
+
+    def widen(self, mark: int) -> None:
         """Write the lines from `mark` on for all lanes of a square's row."""
         emit = self.emit
         body = emit.places.needed(emit.lines[mark:])
         if self.tile.square > 1:
-            body = Lanes(body, "first", self.tile.square).lines
+            body = Lanes(
+                body, "first" if self.tile.ends is None else "part", self.tile.square
+            ).lines
         emit.lines[mark:] = body
 
-    def _dims(self, run: Order) -> list[int]:
+    def dims(self, run: Order) -> list[int]:
+        """Return the sizes of a run of dimensions."""
         dims = self.results[0].dims
         return [dims[d] for d in run]
 
-    def _place(self, x: Index, y: Index) -> Index:
+    def place(self, x: Index, y: Index) -> Index:
         """Return the index of an element, given where it is along, across and around."""
         what = self.what
         found = dict.fromkeys(range(len(self.results[0].dims)), "0")
@@ -242,3 +280,8 @@ def _times(index: Expr, count: int) -> Expr:
 def _clamped(place: Expr, count: int, places: int) -> Expr:
     """Return one of the tiles' places, or the last of `count` if it may lie past these."""
     return place if count == places else f"{place} < {count} ? {place} : {count - 1}"
+
+
+def _within(at: Expr, count: int) -> Expr:
+    """Return the place `at` of `count`, or the next one there is."""
+    return f"{at} < 0 ? 0 : {at} < {count} ? {at} : {count - 1}"

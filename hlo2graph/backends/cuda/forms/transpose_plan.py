@@ -10,6 +10,7 @@ from math import prod
 from hlo2graph.backends.cuda.forms.grain import Across
 from hlo2graph.backends.cuda.source import SHARED_BYTES, Signature
 from hlo2graph.hlo import Shape
+from hlo2graph.ops.device import Expr
 
 SIDE = 32  # squares along the side of small tiles
 WRITTEN_BYTES = 256  # side by side, of the results
@@ -19,6 +20,7 @@ SECTOR = 32  # bytes that memory takes at once
 STRIP = 32  # tiles side by side, at most
 WORDS = (8, 4)  # bytes that a thread may access at once
 LARGEST = 4  # elements along a square's side
+MOST_SHIFTED = 2  # bytes of an element, of which words hold several wherever rows begin
 THREADS = 256, 512  # of a block; more where each would have too many values at once
 MOST_AHEAD = 128  # bytes that a thread waits for at once without being told to
 REGISTERS = 1 << 16  # of a multiprocessor
@@ -41,6 +43,7 @@ class Tile:
     bytes_each: int  # in shared memory, of an element of all cuts
     sector: int  # squares in one of the results, or 1 where their rows begin at one
     threads: int
+    ends: tuple[int, int] | None = None  # elements along and across that squares do not divide
 
     @property
     def spare(self) -> int:
@@ -80,6 +83,12 @@ class Tile:
             return 0
         return max(1, REGISTERS // (self.threads * (ahead // 4 + FOR_PLACES)))
 
+    def odd_square(self, number: Expr) -> Expr:
+        """Return the first element across of a square; the last square ends where they do."""
+        assert self.ends is not None
+        first, last = f"{number} * {self.square}", self.ends[1] - self.square
+        return f"{first} < {last} ? {first} : {last}"
+
     @property
     def is_filled(self) -> bool:
         """Tell whether less than a quarter of the threads lies past an edge."""
@@ -108,7 +117,9 @@ class Tile:
 
     @property
     def _tiles(self) -> int:
-        return -(-(self.along + self.sector - 1) // self.wide)
+        # Rows of whole squares begin at one, others anywhere in one.
+        before = self.sector - (self.sector == 1 or self.ends is None)
+        return -(-(self.along + before) // self.wide)
 
 
 def tiles_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Iterator[Tile]:
@@ -121,14 +132,16 @@ def tiles_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Iter
     along, across, batches = (prod(dims[d] for d in run) for run in runs)
     squares = [max(1, min(LARGEST, word // widest)) for word in WORDS]
     for square in dict.fromkeys((*squares, 1)):
-        if any(dims[run[-1]] % square for run in runs[:2]):
+        is_odd = any(dims[run[-1]] % square for run in runs[:2])
+        if is_odd and widest > MOST_SHIFTED:
             continue
         sector = max(1, SECTOR // (square * written))
-        sector = sector if along // square % sector else 1
-        counts = along // square, across // square, batches
+        sector = sector if along % (sector * square) else 1
+        counts = -(-along // square), -(-across // square), batches
+        ends = (along, across) if is_odd else None
         sides = dict.fromkeys((_sides(square * widest), (SIDE, SIDE)))
         for (wide, high), threads in product(sides, THREADS):
-            tile = Tile(wide, high, square, *counts, bytes_each, sector, threads)
+            tile = Tile(wide, high, square, *counts, bytes_each, sector, threads, ends)
             is_small = (wide, high) == (SIDE, SIDE) and square <= squares[-1]
             if (is_small or tile.is_filled) and tile.shared_bytes <= SHARED_BYTES:
                 yield tile

@@ -13,6 +13,7 @@
 #include "precision.cuh"
 #include "stochastic.cuh"
 #include "random.cuh"
+#include "words.cuh"
 #include "cooperate.cuh"
 #include "mma.cuh"
 #include "slab.cuh"
