@@ -152,6 +152,60 @@ def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
         assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
 
 
+THIN = (
+    *(("u8", (7, 64, 44, 3), (0, 3, 1, 2)), ("f32", (7, 64, 44, 3), (0, 3, 1, 2))),
+    *(
+        ("bf16", (7, 3, 64, 33), (0, 2, 3, 1)),
+        ("f32", (900, 8), (1, 0)),
+        ("bf16", (8, 901), (1, 0)),
+    ),
+    *(
+        ("f64", (900, 2), (1, 0)),
+        ("u8", (40, 2, 3, 130), (0, 3, 1, 2)),
+        ("f32", (900, 4, 4), (0, 2, 1)),
+    ),
+)
+
+
+@needs_gxx
+def test_thin_sides_agree_with_the_host(always_tiled):
+    """A thread takes all elements of the side that has few, where the other one has many."""
+    plans = [planned(permuted(*program)) for program in THIN]
+    assert not any("__syncthreads" in text_of(plan) for plan in plans)
+    kernels = Kernels(plans)
+    for plan in plans:
+        arguments = random_inputs(plan.inputs, 0)
+        got = EmulatedExecutable(plan, kernels)(*arguments)
+        assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
+
+
+def permuted(dtype: str, dims: tuple[int, ...], order: tuple[int, ...]) -> str:
+    """Return a transpose between elementwise work, which two results are of."""
+    result = tuple(dims[d] for d in order)
+    x, y = (f"{dtype}[{','.join(map(str, shape))}]" for shape in (dims, result))
+    return fused(
+        [
+            f"x = {x} parameter(0)",
+            f"y = {y} parameter(1)",
+            f"early = {x} {EXACT[dtype]}(x)",
+            f"t = {y} transpose(early), dimensions={{{','.join(map(str, order))}}}",
+            f"late = {y} maximum(t, y)",
+            f"both = ({y}, {y}) tuple(late, t)",
+        ]
+    )
+
+
+@pytest.mark.parametrize(("dims", "stores"), [((224, 224, 3), 3), ((224, 225, 3), 3)])
+def test_a_thread_takes_all_of_a_thin_side(dims, stores):
+    """Of rows that words divide it takes as many places as fill one."""
+    shape = (400, *dims)
+    order = (0, 3, 1, 2)
+    source, target = (",".join(map(str, s)) for s in (shape, [shape[d] for d in order]))
+    call = "transpose(x), dimensions={0,3,1,2}"
+    found = text_of(planned(fused([f"x = u8[{source}] parameter(0)", f"r = u8[{target}] {call}"])))
+    assert found.count("] = ") == stores * (8 if dims[1] % 8 == 0 else 1)
+
+
 FORMS = {  # programs, and whether their loop goes through tiles
     "two dimensions": ("f32[999,1001]", "f32[1001,999]", "transpose(x), dimensions={1,0}", True),
     "batches": ("f32[40,99,101]", "f32[40,101,99]", "transpose(x), dimensions={0,2,1}", True),

@@ -17,7 +17,7 @@ from hlo2graph.ops.expect import integers
 
 Order: TypeAlias = tuple[int, ...]  # dimensions, from the most major in memory to the most minor
 
-FEWEST = 16  # of a dimension: below, what is read apart still shares its cache lines
+FEWEST = 16  # elements of a side that threads share
 _KEEPS_ORDER = frozenset({"concatenate", "dynamic-slice", "pad", "reverse", "slice"})
 
 
@@ -26,13 +26,15 @@ class Across:
     """What of a loop reads across the grain: `cuts`, instructions of the result's dimensions.
 
     `along` are the dimensions that are minor in the result, `across` those minor in the cuts, both
-    in the order in which the result and the cuts have them; the result has `rest` around them.
+    in the order in which the result and the cuts have them; the result has `rest` around them. It
+    is thin where one side has few elements.
     """
 
     cuts: tuple[str, ...]
     along: Order
     across: Order
     rest: Order
+    is_thin: bool
 
 
 def across_of(computation: Computation, results: Sequence[Shape]) -> Across | None:
@@ -52,9 +54,8 @@ def across_of(computation: Computation, results: Sequence[Shape]) -> Across | No
     cut = max(found, key=lambda order: len(found[order]))
     along, across = _run(result, cut), _run(cut, result)
     rest = tuple(d for d in result if d not in along and d not in across)
-    if min(prod(first.dims[d] for d in run) for run in (along, across)) < FEWEST:
-        return None
-    return Across(tuple(found[cut]), along, across, rest)
+    is_thin = min(prod(first.dims[d] for d in run) for run in (along, across)) < FEWEST
+    return Across(tuple(found[cut]), along, across, rest, is_thin)
 
 
 def _order(shape: Shape) -> Order:

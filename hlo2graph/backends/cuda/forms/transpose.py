@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import Across, Order
+from hlo2graph.backends.cuda.forms.thin_transpose import thin_kernel
 from hlo2graph.backends.cuda.forms.transpose_plan import Tile, tiles_for
 from hlo2graph.backends.cuda.forms.whole_words import store_words
 from hlo2graph.backends.cuda.lanes import Lanes
@@ -40,7 +41,9 @@ def turned_kernel(
     computations: Mapping[str, Computation],
     signature: Signature,
 ) -> KernelSource | None:
-    """Return the kernel of a loop through tiles; None where they, or its text, get too large."""
+    """Return the kernel of a loop across the grain; None where its text gets too large."""
+    if across.is_thin:
+        return thin_kernel(across, computation, computations, signature)
     cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
     for tile in tiles_for(across, cuts, signature):
         emitter = ElementEmitter(computations, signature.index_type)
