@@ -13,7 +13,7 @@ from math import prod
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.square import Square
+from hlo2graph.backends.cuda.forms.square import Square, fill_lower
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.custom_lapack import Call, factors_block, lapack_call
@@ -184,17 +184,27 @@ def _small_potrf(w: _Writer) -> None:
         value = w.element(0, (row, column) if lower else (column, row))
         return value if lower else f"hlo::conj({value})"
 
+    def put(row: Expr, column: Expr, value: Expr) -> None:
+        place = (row, column) if lower else (column, row)
+        at = emit.offset(w.form.results[0], (*w.batch, *place))
+        emit.line(f"r0[{at}] = {value if lower else f'hlo::conj({value})'};")
+
+    def keep(row: Expr, column: Expr, value: Expr) -> None:
+        with emit.block(f"if ({row} != {column})"):
+            put(column, row, value)
+
     square.fill(emit, load, by_columns=by_rows != lower)
     emit.line(f"const int bad = {square.factor};")
     with emit.block("if (bad)"):
         w.fill(0, 0)
-    with emit.block("else"), emit.block(head):
-        major, minor = emit.split("at", (size, size))
-        row, column = (major, minor) if by_rows else (minor, major)
-        held = f"a.at[{row}][{column}]" if lower else f"hlo::conj(a.at[{column}][{row}])"
-        is_held = f"{row} >= {column}" if lower else f"{row} <= {column}"
-        at = emit.offset(w.form.results[0], (*w.batch, row, column))
-        emit.line(f"r0[{at}] = {is_held} ? {held} : {w.element(0, (row, column))};")
+    with emit.block("else"):
+        other = by_rows == lower
+        fill_lower(emit, w.type, size, w.threads, lambda r, c: load(c, r), keep, by_columns=other)
+        with emit.block(head):
+            major, minor = emit.split("at", (size, size))
+            row, column = (major, minor) if by_rows == lower else (minor, major)
+            with emit.block(f"if ({row} >= {column})"):
+                put(row, column, f"a.at[{row}][{column}]")
     w.inform(1, "bad")
 
 
