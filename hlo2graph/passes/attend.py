@@ -92,6 +92,8 @@ class _Search:
                 continue
             result = self._converted(product.name)
             members = {*between, product.name, result}
+            if any(self._is_seen(name, members) for name in members - {result}):
+                continue
             self._take_made(members)
             self._take_moved(members)
             outline = self.body.outline(members, (result,), f"fused_{result}")
@@ -124,6 +126,11 @@ class _Search:
             ):
                 waiting.add(name)
         return self.body.in_order(waiting)
+
+    def _is_seen(self, name: str, members: set[str]) -> bool:
+        """Tell whether anything else looks at a member."""
+        is_root = name == self.body.computation.root
+        return is_root or not members.issuperset(self.body.users[name])
 
     def _passes_on(self, instr: Instruction) -> bool:
         return instr.opcode in _BETWEEN or self._is_elementwise(instr)
