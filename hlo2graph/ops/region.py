@@ -242,7 +242,10 @@ def _attention(
         replace(computation, instructions=inside, root=weights),
         [fold for fold in folds if fold.opcode == "reduce"],
     )
-    if not isinstance(rows, Rows) or rows.space.reduced != (weighing.keys,) or rows.bridges:
+    if not isinstance(rows, Rows) or rows.bridges:
+        return None
+    reduced = [weighing.folded[d] for d in rows.space.reduced]
+    if [place for place in reduced if place is not None] != [weighing.key]:
         return None
     ends = updates_behind(computation, [computation[weighing.product]])
     return Attention(weighing, rows) if ends == () else None

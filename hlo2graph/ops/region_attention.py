@@ -4,17 +4,19 @@ The scores are a dot's; weights are made of them element by element and by reduc
 softmax say; the product sums values by these weights. Each row of weights is made where it is
 needed, so that neither scores nor weights are ever stored. That takes
 
-- one dimension of keys, the scores' last one but for sizes of 1, that all reduces fold and the
-  product sums over, and the same batch dimensions of both dots;
+- one dimension of keys, which all reduces fold and the product sums over, and the same batches in
+  both dots, whatever order scores and weights have their dimensions in, and whatever dimensions of
+  size 1 stand between them;
 - types and sizes for which `_suits` holds;
 - that nothing else looks at the scores, or at what is made of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
@@ -28,27 +30,48 @@ MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 30  # of either product, beyond which a library's calls take less
 _SIDES = ("lhs", "rhs")
 
+Places: TypeAlias = tuple[int | None, ...]
+"""For each dimension of a value the one of the scores that it is; None where its size is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A value that shows another in another order: where dimensions of both are in the scores."""
+
+    name: str
+    source: str
+    shown: Places
+    places: Places
+
 
 @dataclass(frozen=True, slots=True)
 class Weighing:
     """The dots `scores` and `product`, and which operand of the latter the weights are.
 
-    keys: the dimension of the scores that is summed over; side: the operand of `scores` that it
-    comes from; within: the names of what the weights are made of, in order.
+    side: which operand of `scores` has the keys; key: their dimension of the scores.
+    batch, rows: for each batch dimension of the scores, and each dimension of them that queries
+    have, its number among those of the product.
+    folded: where the dimensions of what the reduces fold are in the scores.
+    views: what shows scores, or what is made of them, in another order.
+    within: the names of what the weights are made of, in order.
     """
 
     scores: str
     product: str
     weights: int
-    keys: int
     side: int
+    key: int
+    batch: Places
+    rows: Places
+    folded: Places
+    views: tuple[View, ...]
     within: tuple[str, ...]
 
 
 def weighing_of(computation: Computation, folds: Sequence[Instruction]) -> Weighing | None:
     """Return how the folds of a computation make attention, if they do."""
     dots = [fold for fold in folds if fold.opcode == "dot"]
-    reduces = {fold.name for fold in folds if fold.opcode == "reduce"}
+    reduces = [fold for fold in folds if fold.opcode == "reduce"]
     if len(dots) != 2 or not reduces or len(dots) + len(reduces) != len(folds):
         return None
     scores, product = dots
@@ -56,26 +79,37 @@ def weighing_of(computation: Computation, folds: Sequence[Instruction]) -> Weigh
     sides = [k for k, name in enumerate(product.operands) if name in waiting]
     if len(sides) != 1 or len(product.operands) != 2:
         return None
-    within = _within(computation, product.operands[sides[0]])
-    if not reduces <= within or not _is_closed(computation, waiting, within, product.name):
+    [weights] = sides
+    within = _within(computation, product.operands[weights])
+    is_closed = _is_closed(computation, waiting, within, product.name)
+    if not is_closed or any(reduce.name not in within for reduce in reduces):
         return None
-    if not all(_keeps_index(computation, name, scores, reduces, waiting) for name in waiting):
+    order = [i for i in computation.instructions if i.name in within]
+    places = _places(computation, order, scores)
+    of_weights = places.get(product.operands[weights]) if places else None
+    folded = {places.get(o) for r in reduces for o in r.operands[:1]} if places else set()
+    if not places or of_weights is None or len(folded) != 1 or None in folded:
         return None
-    place = _keys(computation, scores, product, sides[0])
-    if place is None or not _suits(computation, scores, product):
+    dims = _matched(computation, scores, product, weights, of_weights)
+    if dims is None or not _suits(computation, scores, product):
         return None
-    order = tuple(i.name for i in computation.instructions if i.name in within)
-    return Weighing(scores.name, product.name, sides[0], *place, order)
+    views = tuple(
+        View(i.name, i.operands[0], places[i.operands[0]], places[i.name])
+        for i in order
+        if i.opcode in ("reshape", "transpose") and i.name in places
+    )
+    names = tuple(i.name for i in order)
+    [of_folded] = (found for found in folded if found is not None)
+    return Weighing(scores.name, product.name, weights, *dims, of_folded, views, names)
 
 
 def _suits(computation: Computation, scores: Instruction, product: Instruction) -> bool:
-    """Tell whether one kernel computes two products, the second from what the first makes."""
+    """Tell whether one kernel does well at two products, the second of what the first makes."""
     found = []
     for dot in (scores, product):
         lhs, rhs = (_array(computation[name]) for name in dot.operands)
         steps = prod(lhs.dims[d] for d in integers(dot, "lhs_contracting_dims", ()))
-        out = _array(dot)
-        if not takes_tensor_cores(dot, lhs, rhs) or 2 * out.elements * steps > MOST_FLOPS:
+        if not takes_tensor_cores(dot, lhs, rhs) or 2 * _array(dot).elements * steps > MOST_FLOPS:
             return False
         found.append(steps)
     deep, keys = found
@@ -91,13 +125,13 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
 
 
 def _waiting(computation: Computation, first: str, until: str) -> set[str]:
-    """Return `first` and what waits for it, but for what waits for `until`."""
+    """Return `first` and what waits for it, of what stands before `until`."""
     found = {first}
     for instr in computation.instructions:
-        if instr.name != until and not found.isdisjoint(instr.operands):
-            found.add(instr.name)
         if instr.name == until:
             break
+        if not found.isdisjoint(instr.operands):
+            found.add(instr.name)
     return found
 
 
@@ -120,48 +154,76 @@ def _is_closed(computation: Computation, waiting: set[str], within: set[str], pr
     return users | waiting <= within and computation.root not in waiting
 
 
-def _keeps_index(
-    computation: Computation,
-    name: str,
-    scores: Instruction,
-    reduces: set[str],
-    waiting: set[str],
-) -> bool:
-    """Tell whether a value made of scores has their index, or what reduces leave of it."""
-    instr, dims = computation[name], _array(scores).dims
-    if name == scores.name:
-        return True
-    if name in reduces:
-        first = computation[instr.operands[0]].shape
-        return isinstance(first, Shape) and first.dims == dims
-    if not isinstance(instr.shape, Shape):
-        return False
-    of_scores = [o for o in instr.operands if o in waiting and _dims(computation[o]) == dims]
-    return not of_scores or (OPS[instr.opcode].elementwise and instr.shape.dims == dims)
-
-
-def _keys(
-    computation: Computation, scores: Instruction, product: Instruction, side: int
-) -> tuple[int, int] | None:
-    """Return the dimension of the keys, and the operand of the scores that has them."""
-    batch = len(integers(scores, "lhs_batch_dims", ()))
-    given = _SIDES[side]
-    summed = integers(product, f"{given}_contracting_dims", ())
-    over = integers(product, f"{given}_batch_dims", ())
+def _places(
+    computation: Computation, order: Iterable[Instruction], scores: Instruction
+) -> dict[str, Places] | None:
+    """Return where the dimensions of all that has an element a score are; None if one has none."""
     dims = _array(scores).dims
-    if len(summed) != 1 or sorted(over) != list(range(batch)):
+    found: dict[str, Places] = {scores.name: _live(dims, range(len(dims)))}
+    for instr in order:
+        sources = {found[o] for o in instr.operands if o in found}
+        if not sources or instr.opcode == "reduce":
+            continue
+        places = _placed(computation, instr, sources.pop()) if len(sources) == 1 else None
+        if places is None:
+            return None
+        found[instr.name] = places
+    return found
+
+
+def _placed(computation: Computation, instr: Instruction, source: Places) -> Places | None:
+    """Return the places of a value's dimensions, given those of what it is made of."""
+    if not isinstance(instr.shape, Shape):
         return None
-    if _array(computation[product.operands[side]]).dims != dims or summed[0] < batch:
-        return None
+    dims, before = instr.shape.dims, _array(computation[instr.operands[0]]).dims
+    if instr.opcode == "transpose":
+        return tuple(source[d] for d in integers(instr, "dimensions"))
+    if instr.opcode == "reshape":
+        live = [place for place in source if place is not None]
+        is_same = [n for n in dims if n != 1] == [n for n in before if n != 1]
+        return _live(dims, live) if is_same else None
+    return source if OPS[instr.opcode].elementwise and len(dims) == len(source) else None
+
+
+def _live(dims: Sequence[int], places: Iterable[int]) -> Places:
+    """Return places for dimensions larger than 1, given for those alone or for all."""
+    given = list(places)
+    if len(given) == len(dims):
+        return tuple(None if n == 1 else at for at, n in zip(given, dims, strict=True))
+    left = iter(given)
+    return tuple(None if n == 1 else next(left) for n in dims)
+
+
+def _matched(
+    computation: Computation,
+    scores: Instruction,
+    product: Instruction,
+    weights: int,
+    places: Places,
+) -> tuple[int, int, Places, Places] | None:
+    """Return the operand and the dimension of the scores that have the keys; batches and rows."""
+    dims = _array(scores).dims
+    summed = integers(product, f"{_SIDES[weights]}_contracting_dims", ())
+    over = integers(product, f"{_SIDES[weights]}_batch_dims", ())
+    free = [d for d in range(len(places)) if d not in (*summed, *over)]
+    batch = len(integers(scores, "lhs_batch_dims", ()))
     lhs = _array(computation[scores.operands[0]])
-    of_lhs = lhs.rank - batch - len(integers(scores, "lhs_contracting_dims", ()))
-    number = int(summed[0] >= batch + of_lhs)
-    count = len(dims) - batch - of_lhs if number else of_lhs
-    return (summed[0], number) if count == 1 else None
-
-
-def _dims(instr: Instruction) -> tuple[int, ...] | None:
-    return instr.shape.dims if isinstance(instr.shape, Shape) else None
+    middle = lhs.rank - len(integers(scores, "lhs_contracting_dims", ()))
+    sides = (range(batch, middle), range(middle, len(dims)))
+    keys = [place for d in summed if (place := places[d]) is not None]
+    if len(keys) != 1:
+        return None
+    side = int(keys[0] in sides[1])
+    if [d for d in sides[side] if dims[d] != 1] != keys:
+        return None
+    found = []
+    for of_scores, of_product in ((range(batch), over), (sides[1 - side], free)):
+        given = [places[d] for d in of_product]
+        wanted = [d for d in of_scores if dims[d] != 1]
+        if sorted(place for place in given if place is not None) != wanted:
+            return None
+        found.append(tuple(given.index(d) if dims[d] != 1 else None for d in of_scores))
+    return side, keys[0], found[0], found[1]
 
 
 def _array(instr: Instruction) -> Shape:

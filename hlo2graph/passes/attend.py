@@ -26,7 +26,7 @@ from hlo2graph.passes.sequences import sequences
 
 MOST_BETWEEN = 64  # instructions between the two products
 _MOVES = frozenset({"reshape", "slice", "transpose"})
-_BETWEEN = frozenset({"broadcast", "reduce", "reshape"})  # and what is elementwise
+_BETWEEN = frozenset({"broadcast", "reduce", "reshape", "transpose"})  # and what is elementwise
 _MADE = frozenset({"broadcast", "iota", "reshape"})  # the same
 
 

@@ -15,9 +15,11 @@ from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.forms.attention_products import (
     PlainScores,
     PlainValues,
+    ScoreProduct,
     Scores,
     Shared,
     Values,
+    placed,
 )
 from hlo2graph.backends.cuda.forms.dot_parts import ROWS, WARP
 from hlo2graph.backends.cuda.forms.dot_tile import MOST_RESIDENT
@@ -29,7 +31,7 @@ from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
-from hlo2graph.ops.expect import integers, written
+from hlo2graph.ops.expect import written
 from hlo2graph.ops.region import Attention
 
 
@@ -48,11 +50,12 @@ class _Writer:
         self.plain = rounds and form.signature.precise
         self.tf32 = rounds and not form.signature.precise
         scored = replace(form, instr=computation[weighing.scores])
-        self.shared = Shared(written(scored.instr).dims[weighing.keys], 4 // dtype.size)
+        self.shared = Shared(written(scored.instr).dims[weighing.key], 4 // dtype.size)
         ways = (PlainScores, PlainValues) if self.plain else (Scores, Values)
-        self.scores = ways[0](scored, weighing.side, self.shared, self.emit)
         self.values = ways[1](form, weighing.weights, self.shared, self.emit)
         self.rows, self.warps = self.values.rows, self.values.warps
+        product = ScoreProduct(scored, weighing.side, weighing.rows, self.rows.sizes)
+        self.scores = ways[0](scored, product, weighing.side, self.shared, self.emit)
         self.blocks = prod(self.values.product.batches) * self.rows.tiles
 
     def kernel(self) -> KernelSource:
@@ -75,19 +78,12 @@ class _Writer:
         emit.line("const int group = lane / 4, member = lane % 4;")
         self.shared.declare(emit)
         self.values.begin(batch, top)
-        first = self._batch_of_scores(batch)
+        first = placed(self.region.weighing.batch, batch)
         self.scores.write(first, top, self.warps)
         emit.line("__syncthreads();")
         self._weigh(first, top)
         emit.line("__syncthreads();")
         self.values.write()
-
-    def _batch_of_scores(self, batch: Index) -> Index:
-        """Return the index of the first product's batch, given the second's."""
-        side = ("lhs", "rhs")[self.region.weighing.weights]
-        over = integers(self.form.instr, f"{side}_batch_dims", ())
-        found = dict(zip(over, batch, strict=True))
-        return tuple(found[d] for d in range(len(over)))
 
     # ---- rows -----------------------------------------------------------------------------
 
@@ -104,7 +100,7 @@ class _Writer:
         runs = [self._run(batch, free, k, team) for k in range(self.shared.padded // team.slices)]
         fold = FoldWriter(emit, self.region.rows, self.form.computation)
         space = self.region.rows.space
-        index = self._index(batch, free, "0")
+        index = placed(self.region.weighing.folded, self._index(batch, free, "0"))
         live = [index[d] for d in space.kept if space.shape.dims[d] != 1]
         row = Place(emit, space, live, None)
         for stage in self.region.rows.stages:
@@ -130,13 +126,19 @@ class _Writer:
         given = emit.operands_of(instr)
         value = narrowed(given, total, scores.wide, written(instr).dtype)
         emit.assume(instr.name, index, (value,))
+        for view in self.region.weighing.views:
+            shown = emit.leaf(view.source, 0, placed(view.shown, index))
+            emit.assume(view.name, placed(view.places, index), (shown,))
         space = self.region.rows.space
-        live = [at for at, n in zip(index, space.shape.dims, strict=True) if n != 1]
+        folded = placed(self.region.weighing.folded, index)
+        live = [at for at, n in zip(folded, space.shape.dims, strict=True) if n != 1]
         return Run((Place(emit, space, live, None),), inside)
 
     def _index(self, batch: Index, free: Index, key: Expr) -> Index:
         """Return the index of a score."""
-        sides = [free, (key,)] if self.region.weighing.side else [(key,), free]
+        side = self.region.weighing.side
+        keys = self.emit.split(key, self.scores.columns.sizes)
+        sides = [free, keys] if side else [keys, free]
         return self.scores.product.result(batch, *sides)
 
     def _keep(self, fold: FoldWriter, runs: list[Run], team: Team) -> None:

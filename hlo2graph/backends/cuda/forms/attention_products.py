@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_parts import CHUNK, COLUMNS, ROWS, WARP, Held, Part, power
@@ -17,6 +17,7 @@ from hlo2graph.backends.cuda.forms.dot_tensor import TensorWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Side
 from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.region_attention import Places
 
 MOST_COLUMNS = 64  # of the values, that a block sums at once
 GAP = 17  # words from the end of a row's scores to the next, so that accesses meet other banks
@@ -60,12 +61,47 @@ class Shared:
         emit.line(f"hlo::u32* const weights = (hlo::u32*)({weights});")
 
 
+class ScoreProduct(DotProduct):
+    """The first product, whose rows are numbered as the second one's are.
+
+    order: for each dimension of its own rows, which of the second one's it is; None for size 1.
+    """
+
+    def __init__(self, form: Form, side: int, order: Places, sizes: tuple[int, ...]) -> None:
+        """Take which side has the keys, and the sizes of the second product's rows."""
+        super().__init__(form)
+        self._order, self._rows = order, 1 - side
+        sides = list(self.sides)
+        sides[self._rows] = replace(sides[self._rows], sizes=sizes)
+        self.sides = (sides[0], sides[1])
+
+    def locate(
+        self, emit: ElementEmitter, operand: int, batch: Index, free: Index, step: Index
+    ) -> tuple[Index, list[Expr]]:
+        """Put batch, free and contracting dimensions in the operand's order."""
+        if operand == self._rows:
+            free = placed(self._order, free)
+        return super().locate(emit, operand, batch, free, step)
+
+    def result(self, batch: Index, lhs: Index, rhs: Index) -> Index:
+        """Return the index of a score."""
+        found = [lhs, rhs]
+        found[self._rows] = placed(self._order, found[self._rows])
+        return super().result(batch, *found)
+
+
+def placed(places: Places, index: Index) -> Index:
+    """Return the index whose dimensions are at these places of another one."""
+    return tuple("0" if place is None else index[place] for place in places)
+
+
 class Scores(TensorWriter):
     """Writes how warps compute scores, each those of a chunk of keys."""
 
-    def __init__(self, form: Form, keys: int, shared: Shared, emit: ElementEmitter) -> None:
+    def __init__(
+        self, form: Form, product: ScoreProduct, keys: int, shared: Shared, emit: ElementEmitter
+    ) -> None:
         """Take the form of the first product, and which of its sides has the keys."""
-        product = DotProduct(form)
         rows, columns = product.sides[1 - keys].cut(ROWS), product.sides[keys].cut(CHUNK)
         super().__init__([Part.of(form, product, rows, columns)], rows, columns, emit=emit)
         self.shared = shared
@@ -225,7 +261,11 @@ class PlainValues(Values):
             emit.line(f"{self.type} total[{ROWS}] = {{}};")
             with emit.block(f"for (int key = warp; key < {part.steps}; key += {self.warps})"):
                 index, _ = self.product.locate(
-                    emit, side.number, self.batch, emit.split(column, side.sizes), ("key",)
+                    emit,
+                    side.number,
+                    self.batch,
+                    emit.split(column, side.sizes),
+                    emit.split("key", self.product.steps),
                 )
                 found = emit.leaf(part.operands[side.number], 0, index)
                 weight = f"scores[row * {self.shared.stride} + key]"
