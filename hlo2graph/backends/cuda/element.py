@@ -161,6 +161,13 @@ class ElementEmitter:
         self._depth -= 1
         self.line("}" + tail)
 
+    @contextmanager
+    def ruled(self, rules: Mapping[str, DeviceRule]) -> Iterator[None]:
+        """Let rules stand in place of some opcodes' own, for what the context writes."""
+        before, self._rules = self._rules, rules
+        yield
+        self._rules = before
+
     # ---- walking --------------------------------------------------------------------------
 
     def enter(self, computation: Computation, arguments: tuple[Expr, ...] | None = None) -> None:

@@ -30,6 +30,7 @@ from hlo2graph.passes.simplify import simplify
 
 FEWEST_ROUNDS = 4
 MOST_INSTRUCTIONS = 256
+FUSED = 2  # rounds that one kernel does, where nothing is folded
 
 _NESTING = frozenset({"call", "conditional", "while"})
 
@@ -64,7 +65,7 @@ def _doubled(
     call = {"to_apply": body.name}
     state = loop.operands[0]
     is_light = light_work(body) is not None
-    fused = 2 if folds_nothing(body) and not is_light and rounds >= 2 * FEWEST_ROUNDS else 1
+    fused = FUSED if folds_nothing(body) and not is_light and rounds >= 2 * FEWEST_ROUNDS else 1
     at_once = 2 * fused
     for _ in range(rounds % at_once):
         state = draft.add(loop, "call", loop.shape, (state,), call)
