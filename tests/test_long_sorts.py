@@ -111,16 +111,27 @@ TOPS = {
     "many": top("9000", "3000", 3000, "f16"),
     "most-kept": top("10000", "1024", 1024, "u8"),
 }
-PROGRAMS = {f"sort-{k}": v for k, v in SORTS.items()} | {f"top-{k}": v for k, v in TOPS.items()}
-PROGRAMS |= SHORT | {
-    "merged": steps(5000, "s8", 1, 2048, 4096, 8192),
-    "whole": steps(4096, "s8", 1, 64, 2048, 4096),
-    "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
-    "words-merged": word_steps(5000, 1, 2048, 4096, 8192),
-    "words-ranked": word_steps(3100, 1, 64, 512, 4096),
-    "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
-    "turned": pairs("1500,2", 0, "u8", comparator("u8", "LT").replace("(a, b)", "(b, a)")),
+KEPT_WHOLE = {  # looked through by a block
+    "bounded": top("2,4096", "2,32", 32, "f32"),
+    "bounded-short": top("3,70", "3,20", 20, "s8", "false"),
+    "bounded-wide": top("2,8192", "2,40", 40, "f32"),
+    "bit-by-bit": top("2,4096", "2,300", 300, "f32"),
+    "few": top("2,3000", "2,3", 3, "f16"),
 }
+PROGRAMS = {f"sort-{k}": v for k, v in SORTS.items()} | {f"top-{k}": v for k, v in TOPS.items()}
+PROGRAMS |= (
+    SHORT
+    | {f"whole-{k}": v for k, v in KEPT_WHOLE.items()}
+    | {
+        "merged": steps(5000, "s8", 1, 2048, 4096, 8192),
+        "whole": steps(4096, "s8", 1, 64, 2048, 4096),
+        "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
+        "words-merged": word_steps(5000, 1, 2048, 4096, 8192),
+        "words-ranked": word_steps(3100, 1, 64, 512, 4096),
+        "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
+        "turned": pairs("1500,2", 0, "u8", comparator("u8", "LT").replace("(a, b)", "(b, a)")),
+    }
+)
 
 
 @cache
@@ -170,6 +181,36 @@ def test_no_element_is_lost_where_the_comparator_has_no_place_for_it():
     assert same_bits([values], [array[places]])
     ordered = values[~np.isnan(values)]
     assert (ordered[:-1] <= ordered[1:]).all()
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("kind", ["crowded", "equal", "nan", "falling"])
+def test_the_best_of_rows_are_found_wherever_they_stand(kind):
+    plans, kernels = emulated()
+    plan = plans["whole-bounded-wide"]
+    places = np.arange(2 * 8192).reshape(2, 8192)
+    array = {
+        "crowded": np.where(places % 512 < 160, 1000 + places % 97, places % 89),
+        "equal": places * 0,
+        "nan": np.where(places % 3 == 0, np.nan, -places),
+        "falling": -places,
+    }[kind].astype(np.float32)
+    got = EmulatedExecutable(plan, kernels)(array)
+    want = HostExecutable(hlo2graph.plan(KEPT_WHOLE["bounded-wide"], target="host"))(array)
+    assert same_bits(got, want)
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_the_best_of_a_long_row_are_found_by_one_block(monkeypatch):
+    monkeypatch.setitem(split_tops.__globals__, "PARTS", 1)
+    text = top("2,20001", "2,40", 40, "f32")
+    plan = hlo2graph.plan(text, target="sm_90")
+    (array,) = given_to(plan)
+    assert len(plan.body.thunks) == 1
+    want = HostExecutable(hlo2graph.plan(text, target="host"))(array)
+    assert same_bits(EmulatedExecutable(plan)(array), want)
 
 
 @pytest.mark.parametrize("name", SORTS)

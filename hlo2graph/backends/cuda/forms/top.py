@@ -1,9 +1,10 @@
 """The top-k form: a block takes a row.
 
-For a small k the block looks k times for the best of what is left, in registers. For a k up to
-MOST_KEPT it finds the last element that belongs to the best, bit by bit of its key, and puts those
-before it in order; the keys stay in registers where a row is no longer than these. Both are in
-include/top.cuh. For a larger k each thread counts how many elements go before its own.
+For a very small k the block looks k times for the best of what is left, in registers. For a k up to
+MOST_KEPT it finds a bound that little but the best reaches, from the best of groups of elements, or
+the last element that belongs to the best, bit by bit of its key, and puts those before it in order;
+the keys stay in registers where a row is no longer than these. All are in include/top.cuh. For a
+larger k each thread counts how many elements go before its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
 
-FEW, KEY_BITS = 16, 32
+FEW, KEY_BITS = 4, 32
 MOST_KEPT = 1024
 RANK_THREADS = 256
 WARP, MOST_THREADS = 32, 512

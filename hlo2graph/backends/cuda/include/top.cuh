@@ -18,13 +18,13 @@ template <int Threads> __device__ inline int sum_of(int mine, int (*parts)[Threa
 
 // Call put(rank, at) for each of the K elements of a row with the largest keys; of equals, the first
 // ones. key(at) gives the key of an element. A thread has Each elements in its registers, or, where
-// that is 0, looks at some again and again.
-//
-// The K-th largest key is found from its highest bit on: a bit is set if at least K keys are as large
+// that is 0, looks at some again. There are three ways:
+
+// 1. The K-th largest key is found from its highest bit on: a bit is set if at least K keys are as large
 // then. Once these are K, no more need be known. Where some keys are equal to the K-th, as many as
 // belong to the K are told by where they stand, found in the same way.
 template <int Threads, int Each, int K, class Index, class Key, class Put>
-__device__ inline void take_largest(Index length, const Key& key, const Put& put) {
+__device__ inline void take_bit_by_bit(Index length, const Key& key, const Put& put) {
   typedef decltype(key((Index)0)) Bits;
   __shared__ int parts[2][Threads / 32], taken;
   __shared__ Bits largest[K];
@@ -91,6 +91,86 @@ __device__ inline void take_largest(Index length, const Key& key, const Put& put
   }
 }
 
+// How many groups of threads a way looks at the best of, where K elements are wanted.
+__device__ constexpr int groups_for(int threads, int wanted) {
+  int found = threads;
+  while (found / 2 >= 2 * wanted && threads / (found / 2) <= 32) found /= 2;
+  return found;
+}
+
+// 2. Where keys have 32 bits: of the best of each group of threads, the K-th best is a bound, which K
+// elements reach, and mostly not many more. Words have a key and, so that equal ones are told apart, a
+// place, the first one the largest. Returns false where too many reach the bound.
+template <int Threads, int Each, int K, class Index, class Key, class Put>
+__device__ inline bool take_bounded(Index length, const Key& key, const Put& put) {
+  constexpr int groups = groups_for(Threads, K), lanes = Threads / groups;
+  constexpr int room = K < 64 ? 256 : 4 * K;
+  __shared__ u64 best[groups], reach[room], bound;
+  __shared__ int taken;
+  const auto word = [&](Index at) { return (u64)key(at) << 32 | (u32) ~(u32)at; };
+  u64 held[Each > 0 ? Each : 1];
+  if constexpr (Each > 0) {
+#pragma unroll
+    for (int e = 0; e < Each; ++e) {
+      const Index at = threadIdx.x + e * Threads;
+      held[e] = at < length ? word(at) : 0ull;
+    }
+  }
+  const auto each = [&](const auto& visit) {
+    if constexpr (Each > 0) {
+#pragma unroll
+      for (int e = 0; e < Each; ++e) visit(held[e]);
+    } else {
+#pragma unroll 8
+      for (Index at = threadIdx.x; at < length; at += Threads) visit(word(at));
+    }
+  };
+  u64 most = 0;
+  each([&](u64 x) { most = x > most ? x : most; });
+#pragma unroll
+  for (int mask = 1; mask < lanes; mask *= 2) {
+    const u64 other = shuffle_across(most, mask);
+    most = other > most ? other : most;
+  }
+  if (threadIdx.x % lanes == 0) best[threadIdx.x / lanes] = most;
+  if (threadIdx.x == 0) bound = 0, taken = 0;
+  __syncthreads();
+  if (threadIdx.x < groups) {
+    const u64 mine = best[threadIdx.x];
+    int rank = 0;
+#pragma unroll 16
+    for (int g = 0; g < groups; ++g) rank += best[g] > mine;
+    if (mine && rank == K - 1) bound = mine;
+  }
+  __syncthreads();
+  const u64 least = bound;
+  each([&](u64 x) {
+    if (x && x >= least) {
+      const int slot = atomicAdd(&taken, 1);
+      if (slot < room) reach[slot] = x;
+    }
+  });
+  __syncthreads();
+  const int count = taken;
+  if (count > room) return false;
+  for (int slot = threadIdx.x; slot < count; slot += Threads) {
+    const u64 mine = reach[slot];
+    int rank = 0;
+#pragma unroll 8
+    for (int k = 0; k < count; ++k) rank += reach[k] > mine;
+    if (rank < K) put(rank, (Index) ~(u32)mine);
+  }
+  return true;
+}
+
+template <int Threads, int Each, int K, class Index, class Key, class Put>
+__device__ inline void take_largest(Index length, const Key& key, const Put& put) {
+  constexpr bool are_few = 4 * K <= Threads || (K <= Threads && Threads * Each <= 256);
+  if constexpr (sizeof(key((Index)0)) == 4 && are_few)
+    if (take_bounded<Threads, Each, K>(length, key, put)) return;
+  take_bit_by_bit<Threads, Each, K>(length, key, put);
+}
+
 // The largest of what the lanes of a warp have, for each of them.
 __device__ inline u64 warp_largest(u64 x) {
   const u32 high = __reduce_max_sync(0xffffffffu, (u32)(x >> 32));
@@ -98,8 +178,7 @@ __device__ inline u64 warp_largest(u64 x) {
   return (u64)high << 32 | low;
 }
 
-// The same for a small K and keys of 32 bits: the largest is looked for K times, and taken away. Words
-// have a key and, so that equal ones are told apart, a place, the first one the largest.
+// 3. For a small K and keys of 32 bits: the largest word is looked for K times, and taken away.
 template <int Threads, int Each, int K, class Key, class Put>
 __device__ inline void take_few(int length, const Key& key, const Put& put) {
   __shared__ u64 parts[2][Threads / 32];
