@@ -25,7 +25,9 @@ from hlo2graph.ops.own_dot import takes_tensor_cores
 
 MOST_KEYS = 512  # whose scores a block holds
 FEWEST_KEYS = 32  # below which a reduce is no fold of its own
-FEWEST_ROWS = 16  # of queries that share keys, below which most of a tile would be empty
+FEW_ROWS = 8  # of queries that share keys, up to which tensor cores' tiles would be half empty
+MOST_LONG = 2048  # keys, where rows are that few
+MOST_BYTES = 1 << 18  # of keys and values that a block reads for few rows
 MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 30  # of either product, beyond which a library's calls take less
 _SIDES = ("lhs", "rhs")
@@ -116,11 +118,15 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
     outer = prod(_array(scores).dims[: len(integers(scores, "lhs_batch_dims", ()))])
     rows = _array(scores).elements // max(1, keys * outer)
     width = _array(product).elements // max(1, rows * outer)
+    most = MOST_KEYS
+    if rows <= FEW_ROWS:
+        read = keys * (deep + width) * _array(computation[scores.operands[0]]).dtype.size
+        most = MOST_LONG if read <= MOST_BYTES else 0
     return (
-        FEWEST_KEYS <= keys <= MOST_KEYS
-        and rows >= FEWEST_ROWS
+        FEWEST_KEYS <= keys <= most
         and 0 < deep <= MOST_STEPS
         and 0 < width <= MOST_STEPS
+        and rows > 0
     )
 
 

@@ -12,27 +12,23 @@ from dataclasses import replace
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import storage_type
-from hlo2graph.backends.cuda.forms.attention_products import (
-    PlainScores,
-    PlainValues,
-    ScoreProduct,
-    Scores,
-    Shared,
-    Values,
-    placed,
-)
-from hlo2graph.backends.cuda.forms.dot_parts import ROWS, WARP
+from hlo2graph.backends.cuda.forms.attention_scores import FewScores, PlainScores, Scores
+from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, Shared, placed, tiled_rows
+from hlo2graph.backends.cuda.forms.attention_values import FewValues, PlainValues, Values
+from hlo2graph.backends.cuda.forms.dot_parts import WARP
 from hlo2graph.backends.cuda.forms.dot_tile import MOST_RESIDENT
 from hlo2graph.backends.cuda.forms.fold_places import Place, Run
 from hlo2graph.backends.cuda.forms.folding import FoldWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
+from hlo2graph.backends.cuda.forms.product import DotProduct
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.region import Attention
+from hlo2graph.ops.region_attention import FEW_ROWS
 
 
 def attention_kernel(form: Form, region: Attention) -> KernelSource:
@@ -46,16 +42,25 @@ class _Writer:
         weighing, computation = region.weighing, form.computation
         self.weights = computation[form.instr.operands[weighing.weights]]
         dtype = written(self.weights).dtype
-        rounds = dtype.name == "f32"
-        self.plain = rounds and form.signature.precise
-        self.tf32 = rounds and not form.signature.precise
+        product = DotProduct(form)
+        self.rows = tiled_rows(product.sides[weighing.weights])
+        is_few = self.rows.extent <= FEW_ROWS
+        is_f32 = dtype.name == "f32"
+        self.tf32 = is_f32 and not is_few and not form.signature.precise
         scored = replace(form, instr=computation[weighing.scores])
-        self.shared = Shared(written(scored.instr).dims[weighing.key], 4 // dtype.size)
-        ways = (PlainScores, PlainValues) if self.plain else (Scores, Values)
+        keys = written(scored.instr).dims[weighing.key]
+        self.shared = Shared(self.rows.tile, keys, 1 if is_few else 4 // dtype.size)
+        ways: tuple[type[Scores | FewScores], type[Values | FewValues]] = (Scores, Values)
+        if is_few:
+            ways = (FewScores, FewValues)
+        elif is_f32 and not self.tf32:
+            ways = (PlainScores, PlainValues)
         self.values = ways[1](form, weighing.weights, self.shared, self.emit)
-        self.rows, self.warps = self.values.rows, self.values.warps
-        product = ScoreProduct(scored, weighing.side, weighing.rows, self.rows.sizes)
-        self.scores = ways[0](scored, product, weighing.side, self.shared, self.emit)
+        while self.values.warps * WARP > self.rows.tile * keys:
+            self.values.warps //= 2  # so that each thread of a row has a score
+        self.warps = self.values.warps
+        scores = ScoreProduct(scored, weighing.side, weighing.rows, self.rows.sizes)
+        self.scores = ways[0](scored, scores, weighing.side, self.shared, self.emit)
         self.blocks = prod(self.values.product.batches) * self.rows.tiles
 
     def kernel(self) -> KernelSource:
@@ -73,15 +78,17 @@ class _Writer:
         emit, tiles = self.emit, self.rows.tiles
         block = emit.integer(emit.block_index)
         batch = emit.split(emit.integer(f"{block} / {tiles}"), self.values.product.batches)
-        top = emit.integer(f"{block} % {tiles} * {ROWS}")
+        top = emit.integer(f"{block} % {tiles} * {self.rows.tile}")
         emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
         emit.line("const int group = lane / 4, member = lane % 4;")
         self.shared.declare(emit)
         self.values.begin(batch, top)
         first = placed(self.region.weighing.batch, batch)
-        self.scores.write(first, top, self.warps)
+        self.scores.begin(first, top)
+        self.scores.write(self.warps)
         emit.line("__syncthreads();")
-        self._weigh(first, top)
+        with emit.block(""):
+            self._weigh(first, top)
         emit.line("__syncthreads();")
         self.values.write()
 
@@ -89,11 +96,11 @@ class _Writer:
 
     def _weigh(self, batch: Index, top: Expr) -> None:
         """Write how the threads of a row make weights of its scores."""
-        emit, team = self.emit, Team(ROWS, self.warps * WARP // ROWS)
-        emit.line(f"const int own = threadIdx.x / {team.slices};")
+        emit, team = self.emit, Team(self.rows.tile, self.warps * WARP // self.rows.tile)
+        emit.line(f"const int lane = threadIdx.x / {team.slices};")  # as the team calls its row
         emit.line(f"const int slice = threadIdx.x % {team.slices};")
-        query = emit.integer(f"{top} + own")
-        if self.rows.extent % ROWS:
+        query = emit.integer(f"{top} + lane")
+        if self.rows.extent % self.rows.tile:
             last = self.rows.extent - 1
             query = emit.integer(f"{query} < {last} ? {query} : {last}")
         free = emit.split(query, self.rows.sizes)
@@ -122,7 +129,7 @@ class _Writer:
             key = emit.integer(f"{inside} ? {key} : {keys - 1}")
         index = self._index(batch, free, key)
         instr = scores.form.instr
-        total = emit.bind(scores.wide, f"scores[own * {self.shared.stride} + {key}]")
+        total = emit.bind(scores.wide, f"scores[lane * {self.shared.stride} + {key}]")
         given = emit.operands_of(instr)
         value = narrowed(given, total, scores.wide, written(instr).dtype)
         emit.assume(instr.name, index, (value,))
@@ -137,7 +144,7 @@ class _Writer:
     def _index(self, batch: Index, free: Index, key: Expr) -> Index:
         """Return the index of a score."""
         side = self.region.weighing.side
-        keys = self.emit.split(key, self.scores.columns.sizes)
+        keys = self.emit.split(key, self.scores.product.sides[side].sizes)
         sides = [free, keys] if side else [keys, free]
         return self.scores.product.result(batch, *sides)
 
@@ -148,11 +155,13 @@ class _Writer:
         values = [fold.at(self.weights.name, 0, run.places[0]) for run in runs]
         divide_together(emit, start)
         emit.line(f"{self._kind}* const kept = ({self._kind}*)weights")
-        emit.lines[-1] += f" + own * {self.shared.weight_stride * self.shared.per};"
+        emit.lines[-1] += f" + lane * {self.shared.weight_stride * self.shared.per};"
         for number, (run, value) in enumerate(zip(runs, values, strict=True)):
-            held = emit.stored(dtype, value)
+            held = value
             if self.tf32:
                 held = f"hlo::tf32_bits({value})"
+            elif self.shared.per > 1:
+                held = emit.stored(dtype, value)
             if run.inside:
                 held = f"{run.inside} ? {held} : {self._kind}{{}}"
             emit.line(f"kept[slice + {number * team.slices}] = {held};")
@@ -160,4 +169,6 @@ class _Writer:
     @property
     def _kind(self) -> str:
         """The C++ type of a weight in shared memory."""
-        return "hlo::u32" if self.tf32 else storage_type(written(self.weights).dtype)
+        if self.shared.per > 1:
+            return storage_type(written(self.weights).dtype)
+        return "hlo::u32" if self.tf32 else "float"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
+from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_parts import EACH, Elements, Held, Part
 from hlo2graph.backends.cuda.forms.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
@@ -50,14 +51,22 @@ def dot_few_kernel(form: Form) -> KernelSource:
         rows = rows.cut(rows.tile // 2)
     columns = columns.cut(columns.extent)
     parts = [Part.of(each, product, rows, columns) for each, product in products]
-    return _Writer(parts, rows, columns).kernel()
+    return FewWriter(parts, rows, columns).kernel()
 
 
-class _Writer(TileWriter):
+class FewWriter(TileWriter):
     """A thread has some rows, all columns, and a quarter of the steps."""
 
-    def __init__(self, parts: Sequence[Part], rows: Side, columns: Side) -> None:
-        super().__init__(parts, rows, columns)
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        rows: Side,
+        columns: Side,
+        width: int | None = None,
+        emit: ElementEmitter | None = None,
+    ) -> None:
+        """Begin a kernel of `parts`, as TileWriter has it."""
+        super().__init__(parts, rows, columns, width, emit)
         self.each = rows.tile // 8
 
     def declare(self) -> None:
