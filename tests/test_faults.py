@@ -1,0 +1,92 @@
+"""Driver calls that fail in the middle of a run: told, and the calls after it are right."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from cuda.bindings import driver as real
+
+import hlo2graph as h2g
+from hlo2graph.backends.cuda.pointers import STRATEGIES
+from tests.fake_cuda import FakeDriver, FakeLibrary, fake
+from tests.placements import PROGRAMS, Caller
+
+__all__ = ["fake"]  # a fixture
+
+ERRORS = (
+    real.CUresult.CUDA_ERROR_OUT_OF_MEMORY,
+    real.CUresult.CUDA_ERROR_NOT_SUPPORTED,
+    real.CUresult.CUDA_ERROR_UNKNOWN,
+)
+NEVER = ("Free", "Destroy", "GetErrorString", "Query")  # nobody looks, or it is no failure there
+PATIENCE = 12  # driver calls until one fails
+
+
+class Faults:
+    """Lets one driver call fail, so many calls ahead, while calls are made through `run`."""
+
+    def __init__(self, seed):
+        self.rng, self.ahead, self.failed = Random(seed), None, ""
+        self.arity = {}  # how many values a function of the driver gives
+
+    def install(self, monkeypatch):
+        for kind in (*FakeDriver.__mro__[:-1], FakeLibrary):
+            for name, inner in list(vars(kind).items()):
+                if name.startswith("cu") and not any(word in name for word in NEVER):
+                    monkeypatch.setattr(kind, name, self.wrapped(name, inner))
+
+    def wrapped(self, name, inner):
+        def call(driver, *args):
+            if self.is_due(name, driver):
+                error = self.rng.choice(ERRORS)
+                if isinstance(driver, FakeLibrary):
+                    return int(error)
+                return (error, *[None] * (self.arity[name] - 1))
+            found = inner(driver, *args)
+            self.arity[name] = len(found) if isinstance(found, tuple) else 1
+            return found
+
+        return call
+
+    def is_due(self, name, driver):
+        if self.ahead is None or name not in self.arity:
+            return False
+        self.ahead -= 1
+        if self.ahead >= 0:
+            return False
+        self.ahead, self.failed = None, name
+        return True
+
+    def around(self, run):
+        def faulty(*args, **options):
+            self.failed = ""
+            self.ahead = self.rng.choice((None, self.rng.randrange(PATIENCE)))
+            try:
+                return run(*args, **options)
+            finally:
+                self.ahead = None
+
+        return faulty
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", ["donated", "switch", "copies", "matmuls"])
+def test_any_driver_call_may_fail(fake, monkeypatch, name, strategy):
+    faults = Faults(4)
+    faults.install(monkeypatch)
+    reference = h2g.compile(PROGRAMS[name], backend="host", fuse="none")
+    _, exe = fake(PROGRAMS[name], pointers=strategy, library=True, instances=3)
+    caller = Caller(exe, reference, 3)
+    for _ in range(20):
+        caller.call()
+    exe.run = faults.around(exe.run)
+    refused = 0
+    for _ in range(80):
+        try:
+            caller.call()
+        except (h2g.BackendError, h2g.HloError):
+            assert faults.failed
+            refused += 1
+            caller.results = None
+    assert refused > 10
