@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.source import KernelSource
 
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
-LETTERS = 4500  # of C++ that take the compiler as long as the headers of a unit
+LETTERS = 1200  # of C++ that take the compiler as long as the headers of a unit
 
 _SECTION = re.compile(rb"\.text\.(\w+)\0")
 OWN: dict[str, Compiled] = {}  # what belongs to no HLO, by architecture: compiled once a process
