@@ -153,18 +153,38 @@ def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
 
 
 THIN = (
-    *(("u8", (7, 64, 44, 3), (0, 3, 1, 2)), ("f32", (7, 64, 44, 3), (0, 3, 1, 2))),
-    *(
-        ("bf16", (7, 3, 64, 33), (0, 2, 3, 1)),
-        ("f32", (900, 8), (1, 0)),
-        ("bf16", (8, 901), (1, 0)),
-    ),
-    *(
-        ("f64", (900, 2), (1, 0)),
-        ("u8", (40, 2, 3, 130), (0, 3, 1, 2)),
-        ("f32", (900, 4, 4), (0, 2, 1)),
-    ),
+    ("u8", (7, 64, 44, 3), (0, 3, 1, 2)),
+    ("f32", (7, 64, 44, 3), (0, 3, 1, 2)),
+    ("bf16", (7, 64, 33, 5), (0, 3, 1, 2)),
+    ("f32", (900, 8), (1, 0)),
+    ("bf16", (901, 8), (1, 0)),
+    ("f64", (900, 2), (1, 0)),
+    ("u8", (40, 130, 2, 3), (0, 2, 3, 1)),
+    ("f32", (900, 2, 4), (1, 2, 0)),
 )
+FITTED = (
+    *(("bf16", (9, 197, 211), (0, 2, 1)), ("u8", (3, 197, 211), (0, 2, 1))),
+    *(("bf16", (3000, 24), (1, 0)), ("f32", (20, 2000), (1, 0)), ("u8", (18, 1001), (1, 0))),
+    *(("f32", (70, 20, 21), (1, 2, 0)), ("f64", (40, 40, 41), (0, 2, 1))),
+)
+
+
+@needs_gxx
+def test_tiles_that_fit_small_sides_agree_with_the_host(always_tiled):
+    """Threads that are no multiple of a tile's side leave some without work."""
+    plans = [planned(permuted(*program)) for program in FITTED]
+    texts = [text_of(plan) for plan in plans]
+    assert all("__syncthreads" in text for text in texts)
+    assert len({"if (rank < " in text for text in texts}) == 2
+    kernels = Kernels(plans)
+    for plan in plans:
+        arguments = random_inputs(plan.inputs, 0)
+        executable = EmulatedExecutable(plan, kernels)
+        got = executable(*arguments)
+        kernels.run_backwards(True)
+        assert same_bits(got, executable(*arguments)), f"a barrier is missing\n{plan}"
+        kernels.run_backwards(False)
+        assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
 
 
 @needs_gxx

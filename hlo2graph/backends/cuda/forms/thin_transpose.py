@@ -1,9 +1,9 @@
-"""The transpose form where one side has few elements: each thread takes all of these.
+"""The transpose form where rows of few elements become as few long ones: a thread takes all.
 
-Where rows of a few elements become as many long ones, or the other way round, neighbouring threads
-would come to the rest of what memory gives them at once only long after. A thread takes all few
-elements of one place of the long side, or of some places side by side, so that what it accesses
-fills words; neighbouring threads have neighbouring places.
+Neighbouring threads of a loop would come to the rest of what memory gives them at once only long
+after. Here a thread takes all few elements of one place along the results, or of some places side
+by side, so that what it writes fills words. The other way round, where few long rows become rows
+of few elements, what a loop reads shares its cache lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.grain import Across, Order
+from hlo2graph.backends.cuda.forms.grain import FEWEST, Across, Order
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.team import WARP
@@ -33,7 +33,9 @@ def thin_kernel(
 ) -> KernelSource | None:
     """Return the kernel; None where there are few threads, or few neighbours, or much text."""
     dims, results = signature.results[0].dims, signature.results
-    few, many = sorted((across.along, across.across), key=lambda run: prod(dims[d] for d in run))
+    few, many = across.across, across.along
+    if prod(dims[d] for d in few) >= FEWEST:
+        return None
     cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
     lanes = _lanes(dims, few, many, [*results, *cuts])
     outer = (*across.rest, *many)

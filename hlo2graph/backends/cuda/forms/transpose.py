@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import prod
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
@@ -32,6 +33,7 @@ from hlo2graph.backends.cuda.widen import MOST_LINES, MOST_VALUES, most_alive
 from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.device import Expr, Index
 
+CACHED = 4096  # bytes that threads come back to while they are in the cache
 MOST_UNROLLED = 8  # rows that a thread has under way at once on the way out
 
 
@@ -41,10 +43,17 @@ def turned_kernel(
     computations: Mapping[str, Computation],
     signature: Signature,
 ) -> KernelSource | None:
-    """Return the kernel of a loop across the grain; None where its text gets too large."""
+    """Return the kernel of a loop across the grain.
+
+    None where its text gets too large, or where what is read apart still shares its cache lines.
+    """
     if across.is_thin:
         return thin_kernel(across, computation, computations, signature)
     cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
+    dims = signature.results[0].dims
+    elements = prod(dims[d] for d in (*across.along, *across.across))
+    if elements * max(shape.dtype.size for shape in (*signature.results, *cuts)) <= CACHED:
+        return None
     for tile in tiles_for(across, cuts, signature):
         emitter = ElementEmitter(computations, signature.index_type)
         TileWriter(across, tile, computation, emitter, cuts, signature.results).write()
@@ -128,7 +137,7 @@ class TileWriter:
         mark, number, part = self._across()
         emit.line(f"const {emit.index_type} own = lane + {_times(part, tile.high)};")
         y = emit.split(number, self.dims(self.what.across))
-        step = tile.threads // tile.high
+        step = tile.read_at_once
         for start in range(0, tile.held, step):
             row = self._next("rank", start)
             stores: list[list[str]] = [[] for _ in self.cuts]
@@ -140,7 +149,9 @@ class TileWriter:
                     value = emit.stored(shape.dtype, emit.leaf(cut, 0, place))
                     column = _times(row, tile.square) + (f" + {k}" if k else "")
                     store.append(f"{name}[own * {tile.stride} + {column}] = {value};")
-            test = f"if ({row} < {tile.held})" if start + step > tile.held else ""
+            tests = [f"{row} < {tile.held}"] if start + step > tile.held else []
+            tests += [f"rank < {step}"] if tile.threads % tile.high else []
+            test = f"if ({' && '.join(tests)})" if tests else ""
             found.append((test, [" ".join(store) for store in stores]))
         for test, lines in found:
             with emit.block(test) if test else nullcontext():
@@ -191,14 +202,17 @@ class TileWriter:
         """Go on from the tile to the results, row by row of these."""
         emit, tile = self.emit, self.tile
         self._line_up(tile.wide)
-        step, start = tile.threads // tile.wide, len(emit.lines)
-        turns = tile.high * tile.square // step
+        step, start, rows = tile.written_at_once, len(emit.lines), tile.high * tile.square
+        turns = -(-rows // step)
+        tests = [f"row < {rows}"] if rows % step else []
+        tests += [f"rank < {step}"] if tile.threads % tile.wide else []
         with emit.block(f"for (int turn = 0; turn < {turns}; ++turn)"):
             emit.line(f"const int row = rank + turn * {step};")
-            if tile.ends is None:
-                self._store_row()
-            else:
-                store_words(self)
+            with emit.block(f"if ({' && '.join(tests)})") if tests else nullcontext():
+                if tile.ends is None:
+                    self._store_row()
+                else:
+                    store_words(self)
         alive = most_alive(emit.lines[start:])
         unrolled = min(MOST_UNROLLED, max(1, MOST_VALUES // max(1, alive)), turns)
         emit.lines.insert(start, f"#pragma unroll {unrolled}")

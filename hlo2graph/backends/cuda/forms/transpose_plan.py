@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from hlo2graph.backends.cuda.forms.folding import power_below
 from hlo2graph.backends.cuda.forms.grain import Across
 from hlo2graph.backends.cuda.source import SHARED_BYTES, Signature
 from hlo2graph.hlo import Shape
@@ -17,6 +18,7 @@ WRITTEN_BYTES = 256  # side by side, of the results
 READ_BYTES = 128  # of the cuts, at least
 MOST_SQUARES = 128, 64  # along results and cuts, of single elements
 SECTOR = 32  # bytes that memory takes at once
+LONGEST = 256  # squares along a side, where the other one is short
 STRIP = 32  # tiles side by side, at most
 WORDS = (8, 4)  # bytes that a thread may access at once
 LARGEST = 4  # elements along a square's side
@@ -63,6 +65,16 @@ class Tile:
         neighbours.
         """
         return (self.held + 1) * self.square
+
+    @property
+    def read_at_once(self) -> int:
+        """Rows of squares that all threads take at once on the way in; a few may have none."""
+        return self.threads // self.high
+
+    @property
+    def written_at_once(self) -> int:
+        """Rows of words that all threads take at once on the way out; a few may have none."""
+        return self.threads // self.wide
 
     @property
     def elements(self) -> int:
@@ -139,7 +151,7 @@ def tiles_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Iter
         sector = sector if along % (sector * square) else 1
         counts = -(-along // square), -(-across // square), batches
         ends = (along, across) if is_odd else None
-        sides = dict.fromkeys((_sides(square * widest), (SIDE, SIDE)))
+        sides = dict.fromkeys(_sides(square * widest, *counts[:2], sector))
         for (wide, high), threads in product(sides, THREADS):
             tile = Tile(wide, high, square, *counts, bytes_each, sector, threads, ends)
             is_small = (wide, high) == (SIDE, SIDE) and square <= squares[-1]
@@ -147,8 +159,25 @@ def tiles_for(what: Across, cuts: Sequence[Shape], signature: Signature) -> Iter
                 yield tile
 
 
-def _sides(word: int) -> tuple[int, int]:
-    """Return how many squares large tiles have along results and cuts."""
-    most_along, most_across = MOST_SQUARES
-    along, across = max(1, WRITTEN_BYTES // word), max(SIDE, READ_BYTES // word)
-    return min(most_along, along), min(most_across, across)
+def _sides(word: int, along: int, across: int, sector: int) -> Iterator[tuple[int, int]]:
+    """Yield how many squares tiles may have along results and cuts.
+
+    First as many as there is a use for, then as leave few without any: where there are few along
+    one side, more along the other.
+    """
+    most_along = min(MOST_SQUARES[0], max(1, WRITTEN_BYTES // word))
+    most_across = min(MOST_SQUARES[1], max(SIDE, READ_BYTES // word))
+    yield most_along, most_across
+    wide = -(-_fitted(along + sector - 1, most_along) // sector) * sector
+    high = _fitted(across, most_across)
+    if high < wide:
+        wide = min(LONGEST, wide * power_below(max(1, most_across // high)))
+    else:
+        high = min(LONGEST, high * power_below(max(1, most_along // wide)))
+    yield wide, high
+    yield SIDE, SIDE
+
+
+def _fitted(count: int, most: int) -> int:
+    """Return how many each has of as few tiles as have at most `most`."""
+    return -(-count // -(-count // most))
