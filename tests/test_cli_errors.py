@@ -128,10 +128,15 @@ def test_reader_that_leaves_is_no_error():
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_closed_streams_are_no_error(add, closed):
+@pytest.mark.parametrize(
+    ("closed", "code"), [(">&-", 2), ("2>&-", 0), (">&- 2>&-", 2), ("-o PLAN >&-", 0)]
+)
+def test_results_are_not_lost_in_a_closed_stream(add, tmp_path, closed, code):
+    closed = closed.replace("PLAN", f'"{tmp_path / "plan.txt"}"')
     command = f'"{sys.executable}" -m hlo2graph plan "{add}" {closed}'
-    assert subprocess.run(command, shell=True, stderr=subprocess.DEVNULL).returncode == 0
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert done.stderr == ("error: Bad file descriptor\n" if closed == ">&-" else "")
 
 
 def test_interrupt(cli, add, monkeypatch):
@@ -147,6 +152,8 @@ def test_interrupt(cli, add, monkeypatch):
     ("args", "said"),
     [
         (("kernels", "--ptx", "--cubin"), "give one of --ptx and --cubin"),
+        (("kernels", "--arch", "sm_90"), "--arch is for --ptx or --cubin"),
+        (("kernels", "--ptx", "--arch", "sm_12"), "not for sm_12"),
         (
             ("explain", "--critical-path", "--false-edges"),
             "ask one question: --critical-path or --false-edges",

@@ -210,6 +210,12 @@ def test_open_sizes_are_refused(cli, tmp_path):
     assert code == 2
     assert "arrays of any size (tensor<?x3xf32>); HLO has sizes: write them" in err
     assert "--shapes" not in err
+    path = tmp_path / "model.mlir"
+    path.write_text(module.mlir_module(), encoding="utf-8")
+    _, _, err = cli("plan", path)
+    line = 1 + module.mlir_module().split("tensor<?x3xf32>")[0].count("\n")
+    assert err.startswith(f"{path}:{line}:")
+    assert "arrays of any size" in err
 
 
 def test_a_converter_that_dies_is_an_error(cli, tmp_path, monkeypatch):

@@ -16,8 +16,8 @@ from hlo2graph.options import PlanOptions
 ARCH = re.compile(r"sm_\d{2,3}[af]?")
 
 
-def _arch(_: click.Context, __: click.Parameter, text: str) -> str:
-    if not ARCH.fullmatch(text):
+def _arch(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not ARCH.fullmatch(text):
         raise click.BadParameter(f"{text!r} is no architecture, as sm_80 and sm_90 are")
     return text
 
@@ -30,14 +30,12 @@ def _arch(_: click.Context, __: click.Parameter, text: str) -> str:
 @click.option(
     "--arch",
     metavar="sm_NN",
-    default="sm_90",
-    show_default=True,
     callback=_arch,
-    help="The GPU that --ptx and --cubin are for.",
+    help="The GPU that --ptx and --cubin are for.  [default: sm_90]",
 )
 @planning_options
 def command(
-    file: str, output: str | None, ptx: bool, cubin: bool, arch: str, planning: PlanOptions
+    file: str, output: str | None, ptx: bool, cubin: bool, arch: str | None, planning: PlanOptions
 ) -> None:
     """Print the CUDA C++ of FILE's kernels.
 
@@ -52,16 +50,22 @@ def command(
       hlo2graph kernels model.hlo --ptx --arch sm_80
       hlo2graph kernels model.hlo --cubin -o model.cubin
     """
+    from hlo2graph.backends.cuda.compiler import check_arch
     from hlo2graph.inspect.kernel_text import kernels_cubin, kernels_ptx, kernels_text
 
     if ptx and cubin:
         raise click.UsageError("give one of --ptx and --cubin")
+    if arch is not None:
+        if not (ptx or cubin):
+            raise click.UsageError("--arch is for --ptx or --cubin; CUDA C++ is for any GPU")
+        check_arch(arch)
     parts = modules_in(read_file(file))
     if cubin:
         if output is None and sys.stdout.isatty():
             raise click.UsageError("--cubin is no text; give --output FILE")
         if len(parts) > 1:
             raise click.UsageError("--cubin is for one module; FILE holds several")
+    arch = arch or "sm_90"
     with progress("planning"):
         plans = [plan_of(p, **_with_target(p, planning)) for p in parts]
     if cubin:

@@ -101,9 +101,11 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except BrokenPipeError:
-        code = _reader_left()
+    except BrokenPipeError:  # as `plan FILE | head` leaves it
+        _drop_output()
+        code = 128 + signal.SIGPIPE
     except (HloError, BackendError, OSError, MemoryError) as error:
+        _drop_output()
         code = voice.error(error)
     except (KeyboardInterrupt, click.Abort):
         interrupts.say()
@@ -113,15 +115,19 @@ def main() -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Let stdout and stderr take any text; what the caller has closed leads nowhere."""
-    # Open as long as the process.
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    """Let stdout and stderr take any text; to write to a stdout that the caller closed is an error.
+
+    Both stay open as long as the process.
+    """
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def _reader_left() -> int:
-    """Keep Python from flushing into the closed pipe at exit, as `plan FILE | head` leaves it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 128 + signal.SIGPIPE
+def _drop_output() -> None:
+    """Keep Python from flushing at exit what it cannot write."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -118,24 +118,27 @@ def _converted(kind: str, program: bytes, filename: str, text: str | None = None
     found = done.stdout.decode(errors="surrogateescape")
     head, _, _ = found.partition("\n")
     if open_size := _OPEN_SIZE.search(head):
-        raise _open_size(kind, filename, open_size[0])
+        raise _open_size(kind, filename, open_size[0], text)
     return found
 
 
-def _open_size(kind: str, filename: str, which: str) -> InputError:
+def _open_size(kind: str, filename: str, which: str, text: str | None) -> InputError:
     fix = (
         "hlo2graph import FILE --shapes f32[8,4],... -o model.hlo settles the sizes"
         if kind == EXPORTED
         else "HLO has sizes: write them in place of each ?, or lower the program for arrays of "
         "one size"
     )
-    return InputError(f"{filename}: this is for arrays of any size ({which}); {fix}")
+    message = f"this is for arrays of any size ({which}); {fix}"
+    if text is not None and (written := _OPEN_TENSOR.search(text)):
+        return InputError(message, Span(Source(filename, text), *written.span()))
+    return InputError(f"{filename}: {message}")
 
 
 def _refuse(kind: str, code: int, said: str, filename: str, text: str | None) -> None:
     """Raise what jaxlib said, at its place in `text` where it named one."""
     if open_size := _OPEN_TENSOR.search(said):
-        raise _open_size(kind, filename, open_size[0])
+        raise _open_size(kind, filename, open_size[0], text)
     placed = _PLACED.search(said)
     if placed and text is not None and placed[1] == UNNAMED and placed[2] != "0":
         line, column, what = int(placed[2]), int(placed[3]), placed[4]

@@ -20,6 +20,7 @@ EXTRA = "pip install 'hlo2graph[cuda]'"
 CUDA_RUN = "cuda run"
 OLDEST = 12030  # the first driver version with conditional nodes
 SWITCHES = 12080
+BINDINGS = 13000  # what the bindings and NVRTC that are installed are for
 PROBE = """HloModule probe
 ENTRY probe {
   x = f32[1000] parameter(0)
@@ -130,10 +131,14 @@ def _driver() -> Finding:
     library.cuDriverGetVersion(ctypes.byref(number))
     found = f"CUDA {number.value // 1000}.{number.value % 1000 // 10}"
     if number.value < OLDEST:
-        fix = "update it: loops and branches need 12.3, switches 12.8"
+        fix = (
+            "update it to 580 or newer: loops and branches need CUDA 12.3, the bindings are for 13"
+        )
         return Finding("driver", BROKEN, f"{found}: too old for conditional nodes", fix)
     if number.value < SWITCHES:
-        return Finding("driver", OK, f"{found}; a switch becomes several nodes before 12.8")
+        found = f"{found}; a switch becomes several nodes before 12.8"
+    if number.value < BINDINGS:
+        found = f"{found}; bindings and NVRTC are for CUDA 13, driver 580"
     return Finding("driver", OK, found)
 
 

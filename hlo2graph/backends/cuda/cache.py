@@ -28,12 +28,20 @@ def cache_folder() -> Path | None:
     """
     chosen = os.environ.get(VARIABLE)
     if chosen is not None:
-        return Path(chosen) if chosen else None
+        return _expanded(Path(chosen)) if chosen else None
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:
         return None
     return Path(base) / "hlo2graph"
+
+
+def _expanded(folder: Path) -> Path:
+    """Write out a `~` that no shell did: so it stands in a service's or a container's settings."""
+    try:
+        return folder.expanduser()
+    except RuntimeError:  # there is no such home
+        return folder
 
 
 def entry(kind: str, *made_of: str) -> Path | None:
