@@ -1,7 +1,7 @@
 """The computations that kernels run: lone instructions wrapped, equal computations shared.
 
-Two computations are equal when they differ in names, metadata and other text without effect only;
-the first one met gives its name.
+Two computations are equal when they differ in names, in metadata and other text without effect, and
+in the order of what does not depend on each other only; the first one met gives its name.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class KernelPool:
         return self._canonical[name]
 
     def _intern(self, computation: Computation) -> None:
-        numbers = {instr.name: i for i, instr in enumerate(computation.instructions)}
+        instructions = _as_reached(computation)
+        numbers = {instr.name: i for i, instr in enumerate(instructions)}
         key: _Key = (
             numbers[computation.root],
             *(
@@ -145,7 +146,7 @@ class KernelPool:
                     self._attrs_key(instr),
                     _payload_key(instr.payload),
                 )
-                for instr in computation.instructions
+                for instr in instructions
             ),
         )
         name = self._by_key.setdefault(key, computation.name)
@@ -184,6 +185,20 @@ class KernelPool:
             for name, held in instr.attrs.items()
         }
         return instr if attrs == instr.attrs else replace(instr, attrs=attrs)
+
+
+def _as_reached(computation: Computation) -> list[Instruction]:
+    """Return the instructions as the root reaches them, operands first, then all others."""
+    found: dict[str, Instruction] = {}
+    stack = [computation.root]
+    while stack:
+        instr = computation[stack[-1]]
+        waiting = [o for o in instr.operands if o not in found]
+        if instr.name in found or not waiting:
+            found.setdefault(stack.pop(), instr)
+        else:
+            stack.extend(reversed(waiting))
+    return [*found.values(), *(i for i in computation.instructions if i.name not in found)]
 
 
 def _callees(computation: Computation) -> list[str]:
