@@ -185,6 +185,7 @@ class BuiltGraph:
         Where the driver refuses, the graph is instantiated anew, and `refusals` says why.
         """
         if placement == self.placement:
+            self.placement = placement
             return 0
         if self.placement is None or self.exec is None:  # an earlier move failed; it was dropped
             self._start(placement, Stopwatch())

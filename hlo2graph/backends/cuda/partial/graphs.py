@@ -120,6 +120,7 @@ class PartialGraph:
         """Let the ports lie at `placement` from the next run on; return what that changed."""
         changed = self._changed(placement)
         if not changed:
+            self.placement = placement
             return 0
         self.placement = None
         inside = sum(graph.move(placement) for graph in self.graphs.values())

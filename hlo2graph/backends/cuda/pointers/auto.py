@@ -34,27 +34,27 @@ class Auto:
         self._site = site
         self._key = key_of(site)
         self._home_key = self._key(site.home)
-        self._there: dict[Placement, Movable] = {self._home_key: site.graph}  # besides movers
-        self._used: dict[Placement, int] = {}  # the last launches of those that are not home's
-        self._kept = KEPT - 1 - len(BUILDING)  # of these
+        self._homes = _Held(site.graph)
+        self._there = {self._home_key: self._homes}  # graphs by the addresses that they are for
+        self._kept = KEPT - 1 - len(BUILDING)  # besides home's and the movers
         self._movers: dict[Way, Movable] = {}
         self._tabled: Tabled | None = None
         self._reading = 0.0  # seconds that its launch takes longer
         self._left = 0  # calls that go the usual way, without reckoning
         self._followed: Movable | None = None  # the mover that is this way
-        self._last_graph: Movable = site.graph
-        self._last_placement: Placement | None = site.home
-        self._last_key: Placement | None = self._home_key
+        self._last: Movable | None = site.graph  # what ran last, if that was not by habit
+        self._still: Movable | None = site.graph  # it, where it may run again unseen
         self._costs: Costs | None = None
         self._reckoning = Reckoning()
-        self._chosen = dict.fromkeys((AS_IT_WAS, READY, *Way), 0)
+        self._as_it_was = 0  # calls
+        self._chosen: dict[str, int] = dict.fromkeys(Way, 0)
         self.tally = Tally(notes=site.graph.refusals)
         self._home = Home(site, self.tally)
 
     @property
     def says(self) -> str:
         """What it chose how often, and by what costs."""
-        counts = dict(self._chosen)
+        counts = {AS_IT_WAS: self._as_it_was, READY: self.tally.hits, **self._chosen}
         if self._followed is not None:
             counts[self._reckoning.habit] -= self._left
         chosen = ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
@@ -64,65 +64,65 @@ class Auto:
 
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Run with the ports at `placement`."""
-        tally, graph = self.tally, self._followed
+        tally, still = self.tally, self._still
         tally.launches += 1
-        if graph is not None and self._key(placement) not in self._there:
-            self._last_placement = self._last_key = None
-            tally.moved += 1
-            tally.updates += graph.move(placement)
-            self._left -= 1
-            if not self._left:  # the next call is to be reckoned
-                self._followed = None
-            graph.launch_on(stream)
-        elif placement is self._last_placement:
-            self._chosen[AS_IT_WAS] += 1
-            self._last_graph.launch_on(stream)
-        else:
-            self._look(placement, stream)
-
-    def _look(self, placement: Placement, stream: Stream) -> None:
-        """Run the graph for these addresses, or find a way to do without."""
-        self._last_placement = None  # a move that fails leaves no graph for it
-        key = self._key(placement)
-        graph = self._graph_for(key, placement)
-        if graph is None:
-            self.tally.moved += 1
-            self._meet(key, placement, stream)
+        if still is not None and placement is still.placement:
+            self._as_it_was += 1
+            still.launch_on(stream)
             return
-        if key == self._last_key:
-            self._chosen[AS_IT_WAS] += 1
-        else:
-            self._chosen[READY] += 1
-            self.tally.moved += 1
-            self.tally.hits += 1
-        self.tally.updates += graph.move(placement)  # addresses that no node touches move too
-        self._run(graph, key, placement, stream)
-
-    def _run(self, graph: Movable, key: Placement, placement: Placement, stream: Stream) -> None:
-        self._last_key, self._last_graph = key, graph
-        # What stays is not to read a table for ever: it is looked at each time
-        self._last_placement = None if graph is self._tabled else placement
+        key = self._key(placement)
+        held = self._there.get(key)
+        if held is not None:
+            held.used = tally.launches
+            self._go_on(held.graph, placement, stream)
+            return
+        graph = self._followed
+        if graph is None:
+            self._look(key, placement, stream)
+            return
+        self._last = self._still = None
+        tally.moved += 1
+        tally.updates += graph.move(placement)
+        self._left -= 1
+        if not self._left:  # the next call is to be reckoned
+            self._followed = None
         graph.launch_on(stream)
 
-    def _graph_for(self, key: Placement, placement: Placement) -> Movable | None:
-        """Return the graph for these addresses, if there is one."""
-        graph = self._there.get(key)
-        if graph is not None:
-            if key in self._used:
-                self._used[key] = self.tally.launches
-            return graph
+    def _go_on(self, graph: Movable, placement: Placement, stream: Stream) -> None:
+        """Run the graph that is there for these addresses."""
+        tally = self.tally
+        if graph is self._last:
+            self._as_it_was += 1
+        else:
+            tally.moved += 1
+            tally.hits += 1
+        tally.updates += graph.move(placement)  # addresses that no node touches move too
+        self._run(graph, stream)
+
+    def _run(self, graph: Movable, stream: Stream) -> None:
+        self._last = graph
+        # What stays is not to read a table for ever.
+        self._still = None if graph is self._tabled else graph
+        graph.launch_on(stream)
+
+    def _look(self, key: Placement, placement: Placement, stream: Stream) -> None:
+        """Run the mover that is at these addresses, or find a way to do without."""
         for mover in self._movers.values():
             if mover.placement is not None and self._key(mover.placement) == key:
-                return self._reading_no_more(key, placement) if mover is self._tabled else mover
-        return None
+                graph = self._reading_no_more(key, placement) if mover is self._tabled else mover
+                self._go_on(graph, placement, stream)
+                return
+        self.tally.moved += 1
+        self._meet(key, placement, stream)
 
-    def _reading_no_more(self, key: Placement, placement: Placement) -> Movable | None:
+    def _reading_no_more(self, key: Placement, placement: Placement) -> Movable:
         """Return a graph that reads no table for addresses that stay, once that is worth one."""
-        costs = self._costs
+        costs, tabled = self._costs, self._tabled
         assert costs is not None
+        assert tabled is not None
         if self._reckoning.pays(key, self._reading, costs.build):
-            return self._settle(key, placement, costs) or self._tabled
-        return self._tabled
+            return self._settle(key, placement, costs) or tabled
+        return tabled
 
     def _meet(self, key: Placement, placement: Placement, stream: Stream) -> None:
         """Run with addresses for which there is no graph."""
@@ -157,7 +157,7 @@ class Auto:
             self._copy(placement, stream, costs)
             return
         self._chosen[way] += 1
-        self._run(graph, key, placement, stream)
+        self._run(graph, stream)
         if graph is self._tabled:
             costs.learn_table(self._tabled.write_seconds)
 
@@ -177,30 +177,35 @@ class Auto:
 
     def _has_room(self) -> bool:
         """Tell whether some addresses can have a graph of their own now."""
-        if len(self._used) < self._kept:
+        if len(self._there) <= self._kept:
             return True
-        last = min(self._used.values(), default=self.tally.launches)
-        return self.tally.launches - last > UNUSED
+        return bool(self._kept) and self.tally.launches - self._oldest[1].used > UNUSED
+
+    @property
+    def _oldest(self) -> tuple[Placement, _Held]:
+        """What was not used for longest, but for home."""
+        others = [found for found in self._there.items() if found[1] is not self._homes]
+        return min(others, key=lambda found: found[1].used)
 
     def _settle(self, key: Placement, placement: Placement, costs: Costs) -> Movable | None:
         """Return a graph that is for these addresses from now on, where there is one to be had."""
         graph: Movable | None = None
-        if len(self._used) < self._kept:
+        if len(self._there) <= self._kept:
             graph = self._build(placement, costs)
         elif self._has_room():
-            oldest = min(self._used, key=self._used.__getitem__)
-            del self._used[oldest]
-            graph = self._there.pop(oldest)
+            oldest, held = self._oldest
+            del self._there[oldest]
+            graph = held.graph
             self.tally.updates += graph.move(placement)
         if graph is not None:
-            self._there[key], self._used[key] = graph, self.tally.launches
+            self._there[key] = _Held(graph, self.tally.launches)
         return graph
 
     def _build(self, placement: Placement, costs: Costs) -> Launchable | None:
         """Build a graph for `placement`, if the GPU has room for one more."""
         graph = build_if_room(self._site, placement)
         if graph is None:
-            self._kept = len(self._used)
+            self._kept = len(self._there) - 1
             return None
         self._learn_build(graph, costs)
         return graph
@@ -225,5 +230,14 @@ class Auto:
 
     def _copy(self, placement: Placement, stream: Stream, costs: Costs) -> None:
         self._chosen[Way.COPY] += 1
-        self._last_key = self._home_key
+        self._last = self._still = self._site.graph
         costs.learn_copy(*self._home.run(self._site.graph, placement, stream))
+
+
+class _Held:
+    """A graph that is for some addresses, and the launch that used it last."""
+
+    __slots__ = ("graph", "used")
+
+    def __init__(self, graph: Movable, used: int = 0) -> None:
+        self.graph, self.used = graph, used
