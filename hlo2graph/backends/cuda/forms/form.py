@@ -49,8 +49,15 @@ class Form:
         return self.signature.results
 
     def source(
-        self, emitter: ElementEmitter, blocks: int, threads: int, *, wide: bool = False
+        self,
+        emitter: ElementEmitter,
+        blocks: int,
+        threads: int,
+        *,
+        wide: bool = False,
+        resident: int = 0,
     ) -> KernelSource:
-        """Return the kernel whose body `emitter` holds; `wide` as Signature.declare has it."""
-        text = self.signature.declare(emitter.needed_lines(), threads, wide=wide)
+        """Return the kernel whose body `emitter` holds; the rest is as Signature.declare has it."""
+        lines = emitter.needed_lines()
+        text = self.signature.declare(lines, threads, wide=wide, resident=resident)
         return KernelSource(self.signature.name, text, (blocks, 1, 1), threads)

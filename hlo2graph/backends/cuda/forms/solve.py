@@ -1,7 +1,7 @@
-"""The forms of cholesky (a block factors a matrix) and triangular-solve (a warp a column).
+"""The forms of cholesky (a block factors a matrix) and triangular-solve.
 
-Small triangles are kept in shared memory, and right-hand sides in registers. Large ones are taken
-apart by a pass; where it has not seen them, they are worked on where they lie.
+Small triangles are kept in shared memory, and some right-hand sides with them (include/factor.cuh).
+Large ones are taken apart by a pass; where it has not seen them, they are worked on where they lie.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.square import Square, fill_lower
+from hlo2graph.backends.cuda.forms.square import GAP_BYTES, Square, fill_lower
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.linalg import largest_block
 
 THREADS = 128
-WARP = 32
-MOST_WARPS = 16  # of a block that solves; half of them where the triangle is small
-MOST_EACH = 4  # right-hand sides of a warp
+SOLVING_THREADS = 512  # half of them where the triangle is small
+SMALL = 64  # rows
+ACROSS = (8, 16, 32)  # right-hand sides of a block
+MOST_BYTES = 256  # of a row of these
+ROWS = 32  # of a block of a triangle
 
 
 def cholesky_kernel(form: Form) -> KernelSource:
@@ -150,64 +152,62 @@ def _small_solve(system: _System) -> KernelSource:
     """Let each block keep a triangle at hand, turned round where substitution goes backwards."""
     form, emit, size, shape = system.form, system.emit, system.size, system.result
     kind, last = compute_type(shape.dtype), system.columns - 1
-    warps = MOST_WARPS if size > MOST_WARPS * 4 else MOST_WARPS // 2
-    threads, batches = warps * WARP, prod(system.batch_dims)
-    alone = batches * -(-system.columns // warps)  # blocks with a right-hand side a warp
-    each = max(1, min(MOST_EACH, alone // form.signature.device.multiprocessors))
-    pieces = -(-system.columns // (warps * each))
+    threads, batches = SOLVING_THREADS // (1 if size > SMALL else 2), prod(system.batch_dims)
+    across = _across(system)
+    pieces = -(-system.columns // across)
     *batch, piece = emit.split(emit.integer(emit.block_index), (*system.batch_dims, pieces))
-
-    emit.line(f"const int lane = threadIdx.x % {WARP};")
-    emit.line(f"const int warp = hlo::shuffle_from((int)threadIdx.x / {WARP}, 0);")
-    emit.line(f"{kind} x[{each}][{-(-size // WARP)}] = {{}};")
-
-    def every(write: Callable[[Index, Expr], None], *, guarded: bool) -> None:
-        """Write a loop over what a lane has of its warp's right-hand sides."""
-        emit.line("#pragma unroll")
-        with emit.block(f"for (int each = 0; each < {each}; ++each)"):
-            column = emit.integer(f"({piece} * {warps} + warp) * {each} + each")
-            tests = [f"{column} <= {last}"] if guarded else []
-            inside = column if guarded else emit.integer(f"{column} < {last} ? {column} : {last}")
-            emit.line("#pragma unroll")
-            with emit.block(f"for (int part = 0; part < {-(-size // WARP)}; ++part)"):
-                emit.line(f"const int k = lane + {WARP} * part;")
-                tests += [f"k < {size}"] if size % WARP else []
-                with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                    write(system.place(batch, system.row_of("k"), inside), "x[each][part]")
-
-    def load(place: Index, x: Expr) -> None:
-        emit.line(f"{x} = {emit.leaf(form.instr.operands[1], 0, place)};")
-
-    def store(place: Index, x: Expr) -> None:
-        emit.line(f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, x)};")
-
-    every(load, guarded=False)
-    _put_triangle(system, batch, threads)
-    unit = "true" if system.unit else "false"
-    emit.line(f"if (({piece} * {warps} + warp) * {each} > {last}) return;")
-    emit.line(f"hlo::substitute<{size}, {each}, {unit}>(a, x);")
-    every(store, guarded=True)
-    source = form.source(emit, batches * pieces, threads)
-    return replace(source, shared_bytes=size * (size + 1) * shape.dtype.size)
-
-
-def _put_triangle(system: _System, batch: Sequence[Expr], threads: int) -> None:
-    """Declare `a`, the triangle in shared memory, and fill it."""
-    emit, size, row_of = system.emit, system.size, system.row_of
-    kind = compute_type(system.result.dtype)
-    emit.line(f"typedef hlo::Columns<{kind}, {size}> Triangle;")
-    emit.line("Triangle& a = *(Triangle*)hlo::dynamic_shared();")
+    emit.line(f"typedef hlo::System<{kind}, {size}, {across}> System;")
+    emit.line("System& a = *(System*)hlo::dynamic_shared();")
 
     def load(row: Expr, step: Expr) -> Expr:
-        return system.matrix(batch, row_of(row), row_of(step))
+        return system.matrix(batch, system.row_of(row), system.row_of(step))
 
     def put(row: Expr, step: Expr, value: Expr) -> None:
-        emit.line(f"a.at[{step}][{row}] = {value};")
+        emit.line(f"a.at[{row}][{step}] = {value};")
+
+    def every(write: Callable[[Expr, Expr, Index], None], *, guarded: bool) -> None:
+        """Write a loop over the block's right-hand sides, neighbours side by side."""
+        emit.line("#pragma unroll")
+        with emit.block(f"for (int n = 0; n < {-(-size * across // threads)}; ++n)"):
+            at = emit.integer(f"threadIdx.x + n * {threads}")
+            tests = [f"{at} < {size * across}"] if size * across % threads else []
+            sizes = (size, across) if system.left else (across, size)
+            one, other = emit.split(at, sizes)
+            row, side = (one, other) if system.left else (other, one)
+            column = emit.integer(f"{piece} * {across} + {side}")
+            tests += [f"{column} <= {last}"] if guarded else []
+            inside = column if guarded else emit.integer(f"{column} < {last} ? {column} : {last}")
+            with emit.block(f"if ({' && '.join(tests) or 'true'})"):
+                write(row, side, system.place(batch, system.row_of(row), inside))
+
+    def take(row: Expr, side: Expr, place: Index) -> None:
+        emit.line(f"a.x[{row}][{side}] = {emit.leaf(form.instr.operands[1], 0, place)};")
+
+    def give(row: Expr, side: Expr, place: Index) -> None:
+        emit.line(
+            f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, f'a.x[{row}][{side}]')};"
+        )
 
     fill_lower(emit, kind, size, threads, load, put, by_columns=system.swapped)
+    every(take, guarded=False)
+    emit.line(f"a.pad<{threads}>();")
     emit.line("__syncthreads();")
-    if not system.unit:
-        emit.line(f"a.invert_diagonal<{threads}>();")
+    emit.line(f"a.solve<{threads}, {'true' if system.unit else 'false'}>();")
+    every(give, guarded=True)
+    source = form.source(emit, batches * pieces, threads, resident=1)
+    rows = -(-size // ROWS) * ROWS
+    elements = rows * (rows + across + 2) * shape.dtype.size
+    return replace(source, shared_bytes=elements + rows * GAP_BYTES)
+
+
+def _across(system: _System) -> int:
+    """Return the right-hand sides of a block: few, where more multiprocessors then have some."""
+    batches, device = prod(system.batch_dims), system.form.signature.device
+    most = [n for n in ACROSS if n * system.result.dtype.size <= MOST_BYTES]
+    for across in most:
+        if batches * -(-system.columns // across) <= device.multiprocessors:
+            return across
+    return most[-1]
 
 
 def _large_solve(system: _System) -> KernelSource:

@@ -10,7 +10,7 @@ from hlo2graph.ops.device import Expr
 
 MOST_AT_ONCE = 20  # elements that a thread loads before it stores one
 _BLOCK, _SMALL_BLOCK = 32, 16  # what the rows are padded to
-_GAP_BYTES, _HALF = 16, 8  # at the end of a row; elements of more bytes have smaller blocks
+GAP_BYTES, _HALF = 16, 8  # at the end of a row; elements of more bytes have smaller blocks
 _SMALL = 64  # rows, up to which fewer threads do
 
 
@@ -86,7 +86,7 @@ class Square:
         is_small = self.size <= _SMALL_BLOCK or self.element_bytes > _HALF
         block = _SMALL_BLOCK if is_small else _BLOCK
         rows = -(-self.size // block) * block
-        return rows * (rows * self.element_bytes + _GAP_BYTES)
+        return rows * (rows * self.element_bytes + GAP_BYTES)
 
     def declare(self, emit: ElementEmitter) -> None:
         """Declare it as `a`, whose elements are `a.at[row][column]`."""

@@ -185,51 +185,96 @@ __device__ inline int factor_block(Square<T, Size>& a) {
 
 // ---- substitution -------------------------------------------------------------------------------
 
-// A lower triangle by columns.
-template <class T, int Size> struct Columns {
-  T at[Size][Size + 1];
+// A lower triangle and Across right-hand sides, in whole blocks of rows: what lies behind Size is as in
+// a unit matrix, and zeros.
+template <class T, int Size, int Across> struct System {
+  static constexpr int Block = sizeof(T) > 8 ? 16 : 32, Blocks = (Size + Block - 1) / Block;
+  static constexpr int Whole = Blocks * Block;
+  static constexpr int AtOnce = 16 / sizeof(T), Together = 32 / Across;
+  struct alignas(16) Few {
+    T x[AtOnce];
+  };
+  T at[Whole][Whole + AtOnce], x[Whole][Across + 1], shares[Whole];
 
-  // Make the diagonal what to multiply with.
-  template <int Threads> __device__ void invert_diagonal() {
-    for (int k = threadIdx.x; k < Size; k += Threads) at[k][k] = divide(convert<T>(1.0f), at[k][k]);
-    __syncthreads();
+  template <int Threads> __device__ void pad() {
+    for (int k = threadIdx.x; k < (Whole - Size) * Whole; k += Threads) {
+      const int row = Size + k / Whole, column = k % Whole;
+      at[row][column] = convert<T>(row == column ? 1.0f : 0.0f);
+    }
+    for (int k = threadIdx.x; k < (Whole - Size) * Across; k += Threads)
+      x[Size + k / Across][k % Across] = T{};
   }
-};
 
-// Solve a x = x for a few right-hand sides a warp. Lane k has the rows k, k + 32, ... of each. All
-// lanes solve for each row: the next one is fetched before it is known what the last one takes off it,
-// so that no shuffle is between one and the next.
-template <int Size, int Each, bool Unit, class T>
-__device__ inline void substitute(const Columns<T, Size>& a, T (*x)[(Size + 31) / 32]) {
-  constexpr int parts = (Size + 31) / 32;
-  const int lane = threadIdx.x % 32;
-  const auto solved = [&](T rest, int row) { return Unit ? rest : multiply(rest, a.at[row][row]); };
+  __device__ void read(int row, int first, T (&some)[Block]) const {
 #pragma unroll
-  for (int part = 0; part < parts; ++part) {
-    const int first = 32 * part, steps = Size - first < 32 ? Size - first : 32;
-    T known[Each];
+    for (int k = 0; k < Block; k += AtOnce) {
+      const Few few = *(const Few*)&at[row][first + k];
 #pragma unroll
-    for (int e = 0; e < Each; ++e) known[e] = solved(shuffle_from(x[e][part], 0), first);
-#pragma unroll 8
-    for (int k = 0; k < steps; ++k) {
-      const int after = k + 1 < steps ? k + 1 : k;
-      const T* const column = a.at[first + k];
-      T factor[parts];
-#pragma unroll
-      for (int r = part; r < parts; ++r)
-        factor[r] = Size % 32 == 0 || lane + 32 * r < Size ? column[lane + 32 * r] : T{};
-#pragma unroll
-      for (int e = 0; e < Each; ++e) {
-        const T now = known[e], next = shuffle_from(x[e][part], after);
-        known[e] = solved(subtract(next, multiply(column[first + after], now)), first + after);
-        const T rest = subtract(x[e][part], multiply(factor[part], now));
-        x[e][part] = lane > k ? rest : lane == k ? now : x[e][part];
-#pragma unroll
-        for (int r = part + 1; r < parts; ++r)
-          x[e][r] = subtract(x[e][r], multiply(factor[r], now));
-      }
+      for (int j = 0; j < AtOnce; ++j) some[k + j] = few.x[j];
     }
   }
-}
+
+  // Put the inverse of a block of the diagonal in its place, by a warp, a column a lane.
+  __device__ void invert(int first) {
+    const int lane = threadIdx.x % Block;
+    T column[Block];
+#pragma unroll
+    for (int j = 0; j < Block; ++j) {
+      T row[Block], rest = convert<T>(j == lane ? 1.0f : 0.0f);
+      read(first + j, first, row);
+#pragma unroll
+      for (int k = 0; k < j; ++k) rest = subtract(rest, multiply(row[k], column[k]));
+      column[j] = j < lane ? T{} : multiply(rest, shares[first + j]);
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 >= Block) return;
+#pragma unroll
+    for (int j = 0; j < Block; ++j) at[first + j][first + lane] = column[j];
+  }
+
+  // What a row of a block of columns makes of a right-hand side.
+  __device__ T product(int row, int first, const T (&known)[Block]) const {
+    T factor[Block], sum[2] = {};
+    read(row, first, factor);
+#pragma unroll
+    for (int k = 0; k < Block; ++k) sum[k % 2] = add(sum[k % 2], multiply(factor[k], known[k]));
+    return add(sum[0], sum[1]);
+  }
+
+  __device__ void take(int first, int side, T (&known)[Block]) const {
+#pragma unroll
+    for (int k = 0; k < Block; ++k) known[k] = x[first + k][side];
+  }
+
+  // Solve for x in its place: each block of rows is multiplied by the inverse of its part of the
+  // diagonal, then taken out of all rows below.
+  template <int Threads, bool Unit> __device__ void solve() {
+    constexpr int warps = Threads / 32, step = warps * Together, turns = (Block + step - 1) / step;
+    const int lane = threadIdx.x % 32, side = lane % Across;
+    const int mine = threadIdx.x / 32 * Together + lane / Across;
+    for (int k = threadIdx.x; k < Whole; k += Threads)
+      shares[k] = Unit ? convert<T>(1.0f) : divide(convert<T>(1.0f), at[k][k]);
+    __syncthreads();
+    for (int block = threadIdx.x / 32; block < Blocks; block += warps) invert(block * Block);
+    for (int first = 0; first < Whole; first += Block) {
+      T known[Block], found[turns];
+      __syncthreads();
+      take(first, side, known);
+      __syncthreads();
+#pragma unroll
+      for (int n = 0; n < turns; ++n)
+        if (mine + n * step < Block) found[n] = product(first + mine + n * step, first, known);
+#pragma unroll
+      for (int n = 0; n < turns; ++n)
+        if (mine + n * step < Block) x[first + mine + n * step][side] = found[n];
+      __syncthreads();
+      if (first + Block == Whole) return;
+      take(first, side, known);
+#pragma unroll 2
+      for (int row = first + Block + mine; row < Whole; row += step)
+        x[row][side] = subtract(x[row][side], product(row, first, known));
+    }
+  }
+};
 
 }  // namespace hlo
