@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import hlo2graph as h2g
 from hlo2graph.backends.cuda import builtin, cache, compiler, functions
 from hlo2graph.backends.cuda.functions import compile_kernels, names_in, parted
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import KernelSource
 
 TEXT = compiler.unit_text(['extern "C" __global__ void k(int* r0) {\n  r0[0] = 1;\n}\n'])
@@ -134,6 +136,31 @@ def test_what_belongs_to_no_hlo_is_compiled_once_and_is_last(monkeypatch):
         assert own.cubin == builtin.TEXT.encode()
     assert len(done) == 2
     assert [len(units) for units in seen] == [2, 1]
+
+
+NEGATIONS = """HloModule m
+ENTRY e {
+  x = f32[64] parameter(0)
+  a = f32[64] negate(x)
+  b = f32[64] negate(a)
+  c = f32[64] negate(b)
+  ROOT d = f32[64] negate(c)
+}
+"""
+
+
+def test_kernels_with_bytes_of_their_own_and_in_place_are_one_where_their_texts_are(monkeypatch):
+    found = kernels_of(h2g.plan(NEGATIONS, target="sm_90", fuse="none"))
+    assert sorted(key.inplace for key in found) == [(), ((0, 0),)]
+    (source,) = set(found.values())
+
+    def compiled(units, arch):
+        return [compiler.Compiled(text.encode(), cached=False) for text in units]
+
+    monkeypatch.setattr(functions, "compile_units", compiled)
+    monkeypatch.setattr(functions, "OWN", {})
+    unit, _ = compile_kernels(tuple(found.values()), "sm_90")
+    assert unit.cubin.decode().count(source.name) == 1
 
 
 def test_units_hold_all_kernels(folder):

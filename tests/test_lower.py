@@ -104,6 +104,25 @@ def test_equal_fusions_share_the_first_ones_computation_callees_included():
     assert list(program.computations) == ["r_a", "f_a"]
 
 
+def test_fusions_whose_lines_stand_in_another_order_share_a_computation():
+    lines = ["n = f32[4] negate(p)", "s = f32[4] sine(q)", "ROOT t = f32[4] {}(n, s)"]
+
+    def fusion(name, order, opcode="add"):
+        body = [lines[k].format(opcode) for k in order]
+        return "\n".join((f"{name} {{", *PAIR, *body, "}\n"))
+
+    program = lowered(
+        """x = f32[4] parameter(0)
+        a = f32[4] fusion(x, x), kind=kLoop, calls=f_a
+        b = f32[4] fusion(a, x), kind=kLoop, calls=f_b
+        ROOT c = f32[4] fusion(b, x), kind=kLoop, calls=f_c""",
+        computations=fusion("f_a", (0, 1, 2))
+        + fusion("f_b", (1, 0, 2))
+        + fusion("f_c", (0, 1, 2), "subtract"),
+    )
+    assert [t.computation for t in program.body.thunks] == ["f_a", "f_a", "f_c"]
+
+
 def test_a_wrapper_takes_no_name_that_the_module_has():
     program = lowered(
         "x = f32[4] parameter(0)\nROOT y = f32[4] map(x, x), dimensions={0}, to_apply=wrapped_map",
@@ -114,6 +133,7 @@ def test_a_wrapper_takes_no_name_that_the_module_has():
     assert set(program.computations) == {"wrapped_map", "wrapped_map.1"}
 
 
+PAIR = ("p = f32[4] parameter(0)", "q = f32[4] parameter(1)")
 FUSED = """f {
   p = f32[4] parameter(0)
   q = f32[4] parameter(1)
