@@ -10,6 +10,8 @@ from needs import needs_gxx
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import products
+from hlo2graph.backends.cuda.compiler import compile_ptx, unit_text
+from hlo2graph.backends.cuda.forms import dot_tile
 from hlo2graph.backends.cuda.kernels import kernels_of
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
@@ -54,6 +56,11 @@ PROGRAMS = {
     "two-sums": module(
         "a = f32[64,4,9] parameter(0) b = f32[9,4,8,12] parameter(1) "
         "ROOT r = f32[64,8,12] dot(a, b), lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}"
+    ),
+    "points": module(
+        "x = f32[4,16,8,12] parameter(0) k = f32[40,16] parameter(1) "
+        "ROOT r = f32[4,8,12,40]{2,1,3,0} dot(x, k), "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
     ),
     "bf16": dot("bf16", "40,90]", "90,17]{0,1}", "40,17]", PLAIN),
     "f16-to-f32": module(
@@ -178,6 +185,23 @@ def test_tensor_cores_agree_with_the_host(emulated, name):
     plan = plans[name]
     assert all("hlo::mma" in source.text for source in kernels_of(plan).values())
     agree_with_the_host(plan, kernels, tf32=True)
+
+
+def test_a_block_has_a_tile_for_each_of_several_teams(monkeypatch):
+    monkeypatch.setattr(dot_tile, "MANY", 0)
+    few_warps = ("points", "square", "short-sum", "whole-tiles", "bf16")
+    plans, kernels = planned({name: PROGRAMS[name] for name in few_warps})
+    for plan in plans.values():
+        agree_with_the_host(plan, kernels, tf32=True)
+    texts = [source.text for plan in plans.values() for source in kernels_of(plan).values()]
+    assert sum("const int team = " in text for text in texts) >= 3
+
+
+def test_places_side_by_side_are_read_and_written_at_once():
+    plan = h2g.plan(PROGRAMS["points"], target="sm_90", fuse="none")
+    ptx = compile_ptx(unit_text([s.text for s in kernels_of(plan).values()]), "sm_90")
+    assert ptx.count("ld.global.v") == ptx.count("ld.global") > 0
+    assert "st.global.v4" in ptx
 
 
 def drawn_dot(rng: Random) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_parts import WARP, Part
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import Product, Side, tests_inside
+from hlo2graph.backends.cuda.forms.product import Product, Side, neighbours, tests_inside
 from hlo2graph.backends.cuda.forms.read_ahead import read_ahead
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.ops.device import Expr, Index
@@ -36,6 +36,7 @@ class TileStore:
     batch: Index
     top: Expr
     left: Expr
+    thread: Expr = "threadIdx.x"  # its number among those of the tile
 
     def write(self, mark: int) -> None:
         """Write the results; where each has a thread, what they read is read at line `mark`."""
@@ -51,7 +52,7 @@ class TileStore:
         if count <= threads:
             width = 1
         slots = count // width
-        with emit.block(f"for (int slot = threadIdx.x; slot < {slots}; slot += {threads})"):
+        with emit.block(f"for (int slot = {self.thread}; slot < {slots}; slot += {threads})"):
             at, tests = self._slot(across, along, width)
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._results(across, along, at, width)
@@ -59,7 +60,7 @@ class TileStore:
     def _store_at_once(self, across: Side, along: Side, mark: int) -> None:
         emit, count = self.emit, across.tile * along.tile
         begin = len(emit.lines)
-        emit.line("const int slot = threadIdx.x;")
+        emit.line(f"const int slot = {self.thread};")
         at, tests = self._slot(across, along, 1)
         tests = [*([f"slot < {count}"] if count < self.warps * WARP else []), *tests]
         emit.line(f"const bool stores = {' && '.join(tests) or 'true'};")
@@ -83,11 +84,10 @@ class TileStore:
         """Write the results at so many places side by side, all stores behind all else."""
         emit = self.emit
         stores: list[tuple[int, str]] = []
-        for k in range(width):
-            split = {
-                across.number: emit.split(at[0], across.sizes),
-                along.number: emit.split(emit.integer(f"{at[1]} + {k}"), along.sizes),
-            }
+        beyond = emit.split(at[0], across.sizes)
+        run = [emit.integer(f"{at[1]} + {k}") for k in range(width)]
+        for k, place in enumerate(neighbours(emit, run, along.sizes)):
+            split = {across.number: beyond, along.number: place}
             index = self.product.result(self.batch, split[0], split[1])
             for part in self.parts:
                 for number, form in enumerate(part.dots):

@@ -9,7 +9,7 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.dot_parts import COLUMNS, EACH, ROWS, Held, Part, power
 from hlo2graph.backends.cuda.forms.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size
+from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
@@ -131,7 +131,9 @@ class TensorWriter(TileWriter):
         """Write where so many neighbouring rows or columns of a tile are, from `start` on."""
         first = self.emit.integer(f"{start} + group * {count}")
         run = self.run(first, count, side.extent, whole=side.extent % side.tile == 0)
-        return [self.emit.split(at, side.sizes) for at, _ in run]
+        if side.extent % count:
+            return [self.emit.split(at, side.sizes) for at, _ in run]
+        return neighbours(self.emit, [at for at, _ in run], side.sizes)
 
     def multiply(self, part: Part, steps: Sequence[tuple[Index, Expr | None]], held: Held) -> None:
         """Write the elements into registers as tensor cores take them, and the products."""

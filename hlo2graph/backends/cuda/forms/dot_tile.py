@@ -31,6 +31,7 @@ from hlo2graph.backends.cuda.forms.dot_parts import (
     Part,
 )
 from hlo2graph.backends.cuda.forms.dot_store import TileStore
+from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.product import Side
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.source import FOLLOW, KernelSource
@@ -39,6 +40,8 @@ from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
 
 MOST_SHARED = 40 * 1024
+FULL = 4  # warps of a block, of which it may give each to a tile
+MANY = 16  # blocks of a multiprocessor: more of few warps take longer to start than to compute
 REGISTERS = 1 << 16  # of a multiprocessor
 MOST_RESIDENT = 512  # threads of a multiprocessor, each with 128 registers for loads under way
 EARLY = 2  # chunks of a warp that are read before the kernels in front are done
@@ -70,6 +73,7 @@ class TileWriter:
             chunks += part.chunks
         self.form, self.product = parts[0].form, parts[0].product
         self.emit = emit or self.form.emitter()
+        self.emit.aligned = self.form.signature.aligned
         self.results = Results(self.form, self.emit)
         self.rows, self.columns, self.width = rows, columns, width or columns.tile
         self.wide = self.product.wide
@@ -79,6 +83,7 @@ class TileWriter:
         self.warps = 1 << (max(1, min(MOST_WARPS, chunks)).bit_length() - 1)
         while self.warps > 1 and sum(p.sharing(self.warps) for p in self.parts) > most:
             self.warps //= 2
+        self.teams = 1 if emit else self._teams()
         # A thread stores along the side that has the results' most minor dimension.
         result = written(self.form.instr)
         minor = next((d for d in result.minor_to_major if result.dims[d] > 1), result.rank)
@@ -87,14 +92,27 @@ class TileWriter:
     def kernel(self, *, tf32: bool = False) -> KernelSource:
         """Return the kernel."""
         self._write()
-        threads = self.warps * WARP
+        threads = self.teams * self.warps * WARP
         signature = self.form.signature
         lines = self.emit.needed_lines()
         # What reads early shares a multiprocessor with the kernel in front.
         kernels = 1 + any(line.endswith(FOLLOW) for line in lines)
         resident = self._resident(kernels)
         text = signature.declare(lines, threads, wide=True, resident=resident)
-        return KernelSource(signature.name, text, (self.blocks, 1, 1), threads, tf32=tf32)
+        grid = (self.blocks // self.teams, 1, 1)
+        return KernelSource(signature.name, text, grid, threads, tf32=tf32)
+
+    def _teams(self) -> int:
+        """Return how many tiles a block computes, each with its own warps: more for many of few."""
+        device, teams = self.form.signature.device, FULL // self.warps
+        shared = sum(p.sharing(self.warps) for p in self.parts) * self.rows.tile * self.width
+        while teams > 1 and (
+            self.blocks % teams
+            or self.blocks < device.multiprocessors * MANY * teams
+            or teams * shared * self.wide.size > MOST_SHARED
+        ):
+            teams //= 2
+        return max(1, teams)
 
     def _resident(self, kernels: int) -> int:
         """Return how many blocks of so many kernels like this a multiprocessor has at once.
@@ -138,20 +156,25 @@ class TileWriter:
 
     def _write(self) -> None:
         emit, rows, columns = self.emit, self.rows, self.columns
-        block = emit.integer(emit.block_index)
+        block = emit.integer(self._tile_number())
         tiles = rows.tiles * columns.tiles
         self.batch = emit.split(emit.integer(f"{block} / {tiles}"), self.product.batches)
         tile = emit.integer(f"{block} % {tiles}")
         self.top = emit.integer(f"{tile} / {columns.tiles} * {rows.tile}")
         self.left = emit.integer(f"{tile} % {columns.tiles} * {columns.tile}")
-        emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
+        warp = f"threadIdx.x / {WARP}" + (f" % {self.warps}" if self.teams > 1 else "")
+        emit.line(f"const int warp = {warp}, lane = threadIdx.x % {WARP};")
         emit.line("const int group = lane / 4, member = lane % 4;")
         self.place_thread()
         kept = (rows.tile, self.width) if self.along_columns else (self.width, rows.tile)
         for part in self.parts:
             # One more than a row has, so that a warp's accesses fall into different banks.
             sizes = f"[{part.sharing(self.warps)}][{kept[0]}][{kept[1] + 1}]"
-            emit.line(f"__shared__ {self.type} {part.sums}{sizes};")
+            if self.teams == 1:
+                emit.line(f"__shared__ {self.type} {part.sums}{sizes};")
+            else:
+                emit.line(f"__shared__ {self.type} all_{part.sums}[{self.teams}]{sizes};")
+                emit.line(f"auto& {part.sums} = all_{part.sums}[team];")
         turns = [self._turn(part) for part in self.parts]
         early = self._early(turns)
         if any(held.names for held in early):
@@ -162,9 +185,19 @@ class TileWriter:
         emit.line("__syncthreads();")
         where = self.batch, self.top, self.left
         sides = self.rows, self.columns, self.along_columns
-        store = TileStore(emit, self.results, self.product, self.parts, *sides, self.warps, *where)
+        thread = "threadIdx.x" + (f" % {self.warps * WARP}" if self.teams > 1 else "")
+        store = TileStore(
+            emit, self.results, self.product, self.parts, *sides, self.warps, *where, thread
+        )
         store.write(mark)
-        self.results.beside(self.blocks, self.warps * WARP)
+        self.results.beside(self.blocks // self.teams, self.teams * self.warps * WARP)
+
+    def _tile_number(self) -> Expr:
+        """Write which of a block's teams a thread is in; return the number of its tile."""
+        if self.teams == 1:
+            return self.emit.block_index
+        self.emit.line(f"const int team = threadIdx.x / {self.warps * WARP};")
+        return f"{self.emit.block_index} * {self.teams} + team"
 
     def _turn(self, part: Part) -> Expr:
         """Return a warp's first chunk of a product, so that chunks of all go to warps in turn."""
@@ -300,11 +333,14 @@ class TileWriter:
         if not side.is_deep:
             order.sort(key=lambda at: at[1])
         found: dict[tuple[int, int], tuple[Expr, list[Expr]]] = {}
+        mark = len(emit.lines)
         for k, n in order:
             step, inside = steps[n]
             index, tests = part.product.locate(emit, side.number, self.batch, places[k], step)
             value = emit.leaf(part.operands[side.number], 0, index)
             found[k, n] = value, [*([inside] if inside else []), *tests]
+        if any(value not in emit.origins for value, _ in found.values()):
+            loads_first(emit, mark)  # what is made of one read would keep it apart from the next
         dtype = part.form.shape(side.number).dtype
         narrow = all(emit.is_narrow_still(dtype, value) for value, _ in found.values())
         zero = f"{storage_type(dtype) if narrow else self.type}{{}}"

@@ -50,6 +50,20 @@ def tests_inside(at: Sequence[Expr], sides: Sequence[Side]) -> list[Expr]:
     ]
 
 
+def neighbours(emit: ElementEmitter, numbers: Sequence[Expr], sizes: Sequence[int]) -> list[Index]:
+    """Return the places of numbers one behind the other, the first a multiple of their count.
+
+    Where they lie along the last dimension, the compiler sees that they do.
+    """
+    count = len(numbers)
+    if count == 1 or len(sizes) < 2 or sizes[-1] % count:
+        return [emit.split(number, sizes) for number in numbers]
+    run = emit.integer(f"{numbers[0]} / {count}")
+    *outer, at = emit.split(run, (*sizes[:-1], sizes[-1] // count))
+    first = emit.integer(f"{at} * {count}")
+    return [(*outer, emit.integer(f"{first} + {k}")) for k in range(count)]
+
+
 class Product(Protocol):
     """A sum of products: result[b, m, n] = sum over s of lhs[b, m, s] * rhs[b, s, n]."""
 
