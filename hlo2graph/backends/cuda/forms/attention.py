@@ -71,7 +71,7 @@ class _Writer:
         most = max(1, MOST_RESIDENT // threads)
         lines = self.emit.needed_lines()
         text = signature.declare(lines, threads, wide=True, resident=min(resident, most))
-        grid, size = (self.blocks, 1, 1), self.shared.bytes
+        grid, size = (self.blocks, 1, 1), self.shared.bytes + self.values.bytes
         return KernelSource(signature.name, text, grid, threads, shared_bytes=size, tf32=self.tf32)
 
     def _write(self) -> None:
@@ -104,6 +104,7 @@ class _Writer:
             last = self.rows.extent - 1
             query = emit.integer(f"{query} < {last} ? {query} : {last}")
         free = emit.split(query, self.rows.sizes)
+        start = len(emit.lines)
         runs = [self._run(batch, free, k, team) for k in range(self.shared.padded // team.slices)]
         fold = FoldWriter(emit, self.region.rows, self.form.computation)
         space = self.region.rows.space
@@ -113,6 +114,7 @@ class _Writer:
         for stage in self.region.rows.stages:
             reduces = fold.reduces(stage)
             fold.fold_round(reduces, runs, None)
+            divide_together(emit, start)
             held = [(reduce, fold.partial[reduce.name][0]) for reduce in reduces]
             parts = [fold.part(reduce, own) for reduce, own in held]
             team.combine(emit, parts, all_threads=True)

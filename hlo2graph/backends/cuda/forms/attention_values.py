@@ -57,9 +57,9 @@ class Sums(TileWriter):
     def write(self) -> None:
         """Write the sums, and how results are stored."""
         emit, [part] = self.emit, self.parts
-        across, along = self.rows.tile, self.columns.tile
-        kept = (across, along) if self.along_columns else (along, across)
-        emit.line(f"__shared__ {self.type} {part.sums}[{self.warps}][{kept[0]}][{kept[1] + 1}];")
+        kind = f"{self.type} (*{{}})[{self._kept[0]}][{self._kept[1]}]"
+        emit.line(f"{kind.format(f'const {part.sums}')} = ")
+        emit.lines[-1] += f"({kind.format('')})((char*)scores + {self.shared.bytes});"
         with self._tiles():
             self.place_thread()
             self.sum_values(part)
@@ -72,6 +72,18 @@ class Sums(TileWriter):
             store.write(len(emit.lines))
             if self.values.tiles > 1:
                 emit.line("__syncthreads();")
+
+    @property
+    def _kept(self) -> tuple[int, int]:
+        """What one warp's sums of a tile take: one more than a row has, for the banks' sake."""
+        sides = self.rows.tile, self.columns.tile
+        across, along = sides if self.along_columns else sides[::-1]
+        return across, along + 1
+
+    @property
+    def bytes(self) -> int:
+        """Of the warps' sums in shared memory, behind scores and weights."""
+        return self.warps * self._kept[0] * self._kept[1] * self.wide.size
 
     def _tiles(self) -> AbstractContextManager[None]:
         """Write a loop over the tiles of values, where there are several."""
