@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 from hlo2graph.backends.cuda.lane_values import NAME, LaneNames
 
@@ -47,6 +48,15 @@ class Access:
     merges: bool
 
 
+class _Line(NamedTuple):
+    """A line as `lane` has it, where `inner` are locals of its own."""
+
+    text: str
+    lane: int = 0
+    inner: Set[str] = frozenset()
+    margin: str = ""
+
+
 class Lanes:
     """The body of a kernel for `count` lanes: `lines`, and the `accesses` they make.
 
@@ -58,28 +68,32 @@ class Lanes:
     ) -> None:
         """Take the lines for the element of number `first`."""
         self.accesses: list[Access] = []
-        self.lines: list[str] = []
         self._count = count
         self._by_thread = re.compile(rf"\b{first} ([/%]) (\d+)\b")
         self._step, self._whole = step, whole
         self._mutable: set[str] = set()  # variables that differ after some assignment
-        margin = body[0][: -len(body[0].lstrip())]
+        self._margin = body[0][: -len(body[0].lstrip())]
         nodes = tuple(_parsed(iter([line.strip() for line in body])))
         known = -1
         while known != len(self._mutable):  # what a loop assigns differs from its start on
             known = len(self._mutable)
             self._names = LaneNames(count, first, step)
             self.accesses.clear()
-            self.lines = [margin + line for line in self._several(nodes)]
+            self._found = list(self._several(nodes))
 
-    def _several(self, nodes: Sequence[_Node]) -> Iterator[str]:
+    @cached_property
+    def lines(self) -> list[str]:
+        """What is written in the place of the body; most takers want to know `accesses` alone."""
+        return [self._margin + line.margin + self._of_lane(*line[:3]) for line in self._found]
+
+    def _several(self, nodes: Sequence[_Node]) -> Iterator[_Line]:
         for chain in _chains(nodes):
             if isinstance(chain[0], str):
                 yield from self._statement(chain[0])
             else:
                 yield from self._chain([b for b in chain if isinstance(b, _Block)])
 
-    def _statement(self, text: str) -> Iterator[str]:
+    def _statement(self, text: str) -> Iterator[_Line]:
         self._note_accesses(text)
         if declared := _DECLARATION.match(text):
             yield from self._declaration(text, declared)
@@ -89,9 +103,9 @@ class Lanes:
             self._mutable.add(assigned["name"])
         else:
             assert not differs or _STORE.match(text), text
-        yield from self._each(text) if differs else [text]
+        yield from self._each(text) if differs else [_Line(text)]
 
-    def _declaration(self, text: str, declared: re.Match[str]) -> Iterator[str]:
+    def _declaration(self, text: str, declared: re.Match[str]) -> Iterator[_Line]:
         name, value = declared["name"], self._names.evaluate(declared["value"])
         if declared["type"] not in _INTEGERS and value is not None and value.step:
             value = None  # of a type that may wrap or round
@@ -100,7 +114,10 @@ class Lanes:
         if name in self._mutable:
             value = None
         self._names[name] = value
-        yield from self._each(text) if value is None else [self._by_thread.sub(self._shared, text)]
+        if value is None:
+            yield from self._each(text)
+        else:
+            yield _Line(self._by_thread.sub(self._shared, text))
 
     def _shared(self, match: re.Match[str]) -> str:
         """Count in whole threads: the compiler then knows that a remainder is a multiple of V."""
@@ -109,29 +126,30 @@ class Lanes:
             return match[0]
         return f"{self._whole} {sign} {divisor // count}" + (f" * {count}" if sign == "%" else "")
 
-    def _chain(self, chain: Sequence[_Block]) -> Iterator[str]:
+    def _chain(self, chain: Sequence[_Block]) -> Iterator[_Line]:
         """Write an if with its elses, or a loop: once where the lanes agree on every head."""
         if all(self._names.agree(block.head) for block in chain):
             for number, block in enumerate(chain):
-                yield f"{block.head} {{".lstrip()
-                yield from (f"  {line}" for line in self._several(block.body))
+                yield _Line(f"{block.head} {{".lstrip())
+                for text, lane, inner, margin in self._several(block.body):
+                    yield _Line(text, lane, inner, f"  {margin}")
                 if len(chain) > 1:
-                    yield f"  hlo::branch_end<{number}>();"
-                yield "}"
+                    yield _Line(f"  hlo::branch_end<{number}>();")
+                yield _Line("}")
             return
         lines = [line for block in chain for line in _written(block)]
-        inner = {m["name"] for line in lines if (m := _DECLARATION.match(line.lstrip()))}
+        own = {m["name"] for line in lines if (m := _DECLARATION.match(line.lstrip()))}
         for line in lines:
             assigned = _ASSIGNMENT.match(line.lstrip())
-            if assigned and assigned["name"] not in inner:
+            if assigned and assigned["name"] not in own:
                 self._mutable.add(assigned["name"])
             self.accesses += [Access(array, merges=False) for array, _ in _LOAD.findall(line)]
         for lane in range(self._count):
-            yield from (self._of_lane(line, lane, inner) for line in lines)
+            yield from (_Line(line, lane, own) for line in lines)
 
-    def _each(self, text: str) -> Iterator[str]:
+    def _each(self, text: str) -> Iterator[_Line]:
         for part in self._parts(text):
-            yield from (self._of_lane(part, lane) for lane in range(self._count))
+            yield from (_Line(part, lane) for lane in range(self._count))
 
     def _parts(self, text: str) -> tuple[str, ...]:
         """Part the access of a narrow float from its conversion, which would part the lanes'."""
@@ -148,8 +166,7 @@ class Lanes:
             return f"const auto {result}_raw = {value};", f"{result}[{place}] = {result}_raw;"
         return (text,)
 
-    def _of_lane(self, text: str, lane: int, inner: Set[str] = frozenset()) -> str:
-        """Return a line as one lane has it; `inner` are locals of its own."""
+    def _of_lane(self, text: str, lane: int, inner: Set[str]) -> str:
 
         def replaced(match: re.Match[str]) -> str:
             name = match[0]
