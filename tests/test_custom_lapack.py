@@ -14,6 +14,7 @@ from agreement import arguments_of, leaves, misfits, module
 from jax.lax import linalg as lax_linalg
 from lapack_programs import PROGRAMS, TYPES, definite, lowered, matrix, same_up_to_phase
 from needs import needs_gxx
+from xla import run_xla
 
 import hlo2graph
 from hlo2graph.backends.cuda.support import check_support
@@ -262,3 +263,25 @@ def test_a_triangle_is_solved_on_the_device_too():
 def test_what_has_no_kernel_is_refused_by_name(text, message):
     with pytest.raises(UnsupportedError, match=message):
         check_support(hlo2graph.plan(text, target="sm_90"))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(("rows", "columns"), [(5, 3), (3, 3), (2, 4)])
+def test_qr_by_the_names_that_xla_writes_out_itself(kind, rows, columns):
+    least = min(rows, columns)
+    text = (
+        f"ENTRY e {{ a = {kind}[2,{rows},{columns}] parameter(0) "
+        f"f = ({kind}[2,{rows},{columns}], {kind}[2,{least}]) custom-call(a), "
+        'custom_call_target="Qr" '
+        f"r = {kind}[2,{rows},{columns}] get-tuple-element(f), index=0 "
+        f"t = {kind}[2,{least}] get-tuple-element(f), index=1 "
+        f"s = {kind}[2,{rows},{least}] slice(r), slice={{[0:2], [0:{rows}], [0:{least}]}} "
+        f"q = {kind}[2,{rows},{least}] custom-call(s, t), "
+        'custom_call_target="ProductOfElementaryHouseholderReflectors" '
+        f"ROOT d = ({kind}[2,{rows},{columns}], {kind}[2,{rows},{least}]) tuple(r, q) }}"
+    )
+    executable = hlo2graph.compile(hlo2graph.parse(f"HloModule m\n{text}"), backend="host")
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal((2, rows, columns)).astype(executable.inputs[0][1])
+    for got, want in zip(executable(given), run_xla(f"HloModule m\n{text}", [given]), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5 if kind in ("f32", "c64") else 1e-12)

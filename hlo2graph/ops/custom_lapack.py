@@ -102,7 +102,7 @@ ROUTINES: Mapping[str, Routine] = MappingProxyType({
     ),
 })
 # fmt: on
-_LIBRARIES = {  # GPU names whose routine is called otherwise here
+_LIBRARIES = {  # other names whose routine is called otherwise here
     "cusolver_gesvdj_ffi": "gesvd",
     "cusolver_gesvdp_ffi": "gesvd",
     "cusolver_geev_ffi": "packed_geev",
@@ -111,6 +111,8 @@ _LIBRARIES = {  # GPU names whose routine is called otherwise here
     "cuhybrid_geqp3": "geqp3",
     "cusparse_gtsv2_ffi": "gtsv2",
     "cu_cholesky_update_ffi": "cholesky_update",
+    "Qr": "geqrf",  # these two are written out by XLA itself, for all its backends
+    "ProductOfElementaryHouseholderReflectors": "orgqr",
 }
 _SOLVER = (
     *("getrf", "geqrf", "orgqr", "ormqr", "potrf"),
