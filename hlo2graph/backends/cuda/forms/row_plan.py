@@ -32,6 +32,9 @@ LONG = 256  # threads of a row that is read in rounds, at least
 WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
+WORD = 4  # bytes, below which an access takes as long as one of these
+FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
+CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
 MOST_AHEAD = 32  # elements that a thread waits for at once
 MOST_HELD = {LONG: 64, 512: 48, WIDEST: 32}  # 4-byte values a thread, by the threads of a block
 MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
@@ -74,7 +77,8 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     vectors = region.steps // vector
     most = min(WIDEST, power_below(vectors))
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
-    slices = _slices(region, signature, vectors, ahead, LEAST_RUN // (beside * min(sizes)))
+    least = _least_slices(region, beside * min(sizes))
+    slices = _slices(region, signature, vectors, ahead, least)
     values = max(1, len(reads)) * (2 if max(sizes) > 4 else 1)
 
     def holds(slices: int, most_lines: int) -> bool:
@@ -91,7 +95,8 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     else:
         passes = len(region.stages) + any(region.waits)
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
-        slices = _long_slices(region, signature, most)
+        again = region.steps * sum(reads or sizes) if passes > 1 else 0
+        slices = _long_slices(region, signature, most, again)
     at_once = vector * chunks * len(signature.parameters) <= _most_held(slices)
     first = held and at_once and _is_resident(region, signature, slices)
     team = Team(_lanes(region, signature, slices), slices)
@@ -119,18 +124,35 @@ def _fuller(steps: int, vector: int, slices: int) -> int:
 
 def _slices(region: Rows, signature: Signature, vectors: int, ahead: int, least: int) -> int:
     """Return the threads a row that keep memory busy: more where there are few rows."""
-    found = max(power_below(max(1, vectors // ahead)), power_below(max(1, least)))
+    found = max(power_below(max(1, vectors // ahead)), least)
     enough = signature.device.multiprocessors * signature.device.threads // 2
     while found < WIDEST and region.results * found < enough:
         found *= 2
     return min(found, WIDEST, power_below(vectors))
 
 
-def _long_slices(region: Rows, signature: Signature, most: int) -> int:
-    """Return the threads of a row that is read in rounds."""
+def _least_slices(region: Rows, run: int) -> int:
+    """Return the threads that read enough of a row side by side, each `run` bytes.
+
+    Where that is less than a word, rows have a warp at most, and threads some elements each: to
+    fold them together would else take longer than the elements.
+    """
+    found = power_below(max(1, LEAST_RUN // run))
+    if run >= WORD:
+        return found
+    return min(found, WARP, power_below(max(1, region.steps // FEWEST_EACH)))
+
+
+def _long_slices(region: Rows, signature: Signature, most: int, again: int) -> int:
+    """Return the threads of a row that is read in rounds, `again` bytes of it more than once.
+
+    With more threads fewer rows are under way at once, so that these lie in the cache.
+    """
     found = LONG
-    enough = signature.device.multiprocessors * signature.device.threads
-    while found < WIDEST and region.results * found < enough:
+    threads = signature.device.multiprocessors * signature.device.threads
+    while found < WIDEST and (
+        region.results * found < threads or threads // found * again > CACHED
+    ):
         found *= 2
     return min(found, most)
 
