@@ -58,6 +58,10 @@ FREE = {
     )
     for opcode, dtype in (("add", "s32"), ("add", "u64"), ("maximum", "s64"), ("xor", "u32"))
 }
+for opcode, dtype in (("maximum", "f64"), ("minimum", "f32")):
+    FREE[f"{opcode}-{dtype}"] = scatter(
+        dtype, "40", "5000,1", "5000", ELEMENTS, region(opcode, dtype)
+    )
 FREE["rows"] = scatter("s32", "40,7", "600,1", "600,7", ROWS, region("minimum", "s32"))
 FREE["unique"] = scatter("f32", "900,3", "700,1", "700,3", UNIQUE, region("add", "f32"))
 ORDERED = {
@@ -66,7 +70,7 @@ ORDERED = {
     "last": scatter("f32", "90,5", "4200,1", "4200,4", ROWS, LAST),
     "halves": scatter("f16", "900", "4100,1", "4100", ELEMENTS, region("add", "f16"), "u8"),
     "bytes": scatter("s8", "900", "4100,1", "4100", ELEMENTS, region("add", "s8"), "s64"),
-    "most": scatter("f64", "40", "5000,1", "5000", ELEMENTS, region("maximum", "f64")),
+    "most": scatter("f16", "40", "5000,1", "5000", ELEMENTS, region("maximum", "f16")),
     "sums": scatter("s8", "8", "4300,1", "4300", ELEMENTS, region("add", "s8")),
     "grid": scatter("f32", "9,3,11", "60,2,70", "60,70,3", GRID, region("subtract", "f32")),
     "pairs": PAIRS,

@@ -8,6 +8,7 @@ from hlo2graph.ops.scalar_region import binary_reducer
 from hlo2graph.ops.spec import Computations
 
 _ANY_ORDER = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+_OF_FLOATS = frozenset({"maximum", "minimum"})  # which have one NaN, and zeros in order
 _WORDS = (32, 64)  # bits of what a device changes at once
 
 
@@ -19,7 +20,8 @@ def folds_freely(instr: Instruction, computations: Computations) -> bool:
         return False
     dtype = instr.shape.dtype
     opcode = binary_reducer(computations, str(instr.attrs["to_apply"]))
-    return dtype.is_integer and dtype.bits in _WORDS and opcode in _ANY_ORDER
+    free = _ANY_ORDER if dtype.is_integer else _OF_FLOATS if dtype.is_float else ()
+    return dtype.bits in _WORDS and opcode in free
 
 
 def is_of_rows(instr: Instruction, operand: Shape, update: Shape) -> bool:

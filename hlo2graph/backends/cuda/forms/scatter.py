@@ -1,7 +1,8 @@
 """The scatter form, in three ways that give the same bits each time.
 
-- Where no order matters (indices are unique, or integers are folded by what may be done in any
-  order) and the results lie where the operands do, each thread takes an element of the updates.
+- Where no order matters (indices are unique, integers are folded by what may be done in any order,
+  or the largest or least of floats is wanted) and the results lie where the operands do, each
+  thread takes an element of the updates.
 - Where the updates come in the order of what they update, and each is a row or an element, each
   thread, or warp, looks for the updates of its element of the result (sorted_updates.py).
 - Else each block owns a slab of the result and applies all updates to it, in order. A batch of
