@@ -89,6 +89,97 @@ def test_an_argument_that_does_not_fit_is_refused(fake, array, message):
     assert np.array_equal(exe(X)[0], diamond(X))
 
 
+def interface(**changes):
+    """Return an array on the device that describes itself otherwise; None leaves a word out."""
+    array = put(X)
+    found = array.__cuda_array_interface__ | changes
+    array.__cuda_array_interface__ = {k: v for k, v in found.items() if v is not None}
+    return array
+
+
+class Lender:
+    """An array that does not hand over what it holds."""
+
+    def __init__(self, where=(2, 0), given=None):
+        self.where, self.given = where, given
+
+    def __dlpack_device__(self):
+        return self._or_raised(self.where)
+
+    def __dlpack__(self, stream=None):
+        return self._or_raised(self.given)
+
+    def _or_raised(self, given):
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (lambda: interface(data=None), "View does not hand it over: KeyError: 'data'"),
+        (lambda: interface(data=("x", False)), "View does not hand it over: ValueError"),
+        (lambda: interface(data=(0, False)), "got an array at address 0"),
+        (lambda: interface(shape=None), "View does not hand it over: KeyError: 'shape'"),
+        (lambda: interface(strides=(4, 4)), "got an array of 2 strides"),
+        (lambda: interface(typestr="zz"), "got data type 'zz' not understood"),
+        (lambda: interface(stream=-5), "View does not hand it over: OverflowError"),
+        (lambda: interface(mask=put(X)), "got an array with a mask"),
+        (lambda: Lender(), "Lender does not hand it over: ValueError"),
+        (lambda: Lender(given=RuntimeError("deleted")), "not hand it over: RuntimeError: deleted"),
+        (lambda: Lender(given=BufferError("needs a gradient")), "got needs a gradient"),
+        (lambda: Lender(where=(2, 1)), "got an array on GPU 1, not on GPU 0"),
+        (lambda: Lender(where=RuntimeError("gone")), "Lender does not tell where it is: gone"),
+        (lambda: Lender(where=None), "Lender does not tell where it is"),
+        (lambda: np.ma.masked_array(X, X > 1), "a masked array has no values"),
+    ],
+)
+def test_an_array_that_cannot_be_had_is_refused(fake, array, message):
+    found, exe = fake(DIAMOND)
+    with pytest.raises(InputError, match=message):
+        exe(array())
+    assert "cuGraphLaunch" not in found.api
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        (None, {}, "the arguments are a sequence of arrays, not NoneType"),
+        ([X], {"out": 5}, "out is fresh, or an array or None for each result, not 5"),
+        ([X], {"donate": 1.5}, "donate is true, false or positions of inputs, not 1.5"),
+        ([X], {"stream": -1}, "stream is a handle or has __cuda_stream__, not -1"),
+        ([X], {"stream": 1 << 64}, "stream is a handle"),
+        ([X], {"stream": 2.5}, "stream is a handle or has __cuda_stream__, not 2.5"),
+        ([X], {"out": [X.astype(">f4")]}, r"got float32\[4\] in the other byte order"),
+        ([X], {"out": [np.broadcast_to(X[:1], 4)]}, r"got read-only float32\[4\]"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_refused(fake, args, options, message):
+    _, exe = fake(DIAMOND)
+    with pytest.raises(InputError, match=message):
+        exe.run(args, **options)
+
+
+def test_arguments_come_in_any_sequence(fake):
+    _, exe = fake(DIAMOND)
+    for args in ([X], (X,), iter([X]), np.stack([X])):
+        assert np.array_equal(exe.run(args)[0], diamond(X))
+
+
+@pytest.mark.parametrize(("count", "times"), [(1, 1), (2, 3)])
+def test_where_there_are_other_gpus_each_call_makes_its_own_current(
+    fake, monkeypatch, count, times
+):
+    monkeypatch.setattr(executable, "device_count", lambda: count)
+    found, exe = fake(DIAMOND)
+    made, set_current = [], found.cuCtxSetCurrent
+    found.cuCtxSetCurrent = lambda context: made.append(context) or set_current(context)
+    for _ in range(3):
+        exe(X)
+    assert len(made) == times
+
+
 def test_an_address_that_is_not_on_the_gpu_is_refused(fake):
     _, exe = fake(DIAMOND)
     x = put(X)

@@ -11,6 +11,12 @@ from hlo2graph.errors import InputError
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.spec import Array
 
+FOREIGN = (
+    *(ArithmeticError, AttributeError, BufferError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
+"""What arrays of other libraries raise where they do not give what they hold."""
+
 
 class Leaf(Protocol):
     """A parameter leaf: a Port before buffers are assigned, a Bound after."""
@@ -61,8 +67,14 @@ def check_argument(arg: object, leaf: Leaf, position: int) -> Array:
 
 def _array(arg: object, dtype: np.dtype[Any], what: str) -> Array:
     """Make an array of `arg`; only Python numbers and lists may change their dtype."""
+    if isinstance(arg, np.ma.MaskedArray):
+        raise InputError(f"{what}, and a masked array has no values where its mask is set")
     if hasattr(arg, "__array__"):
-        return np.asarray(arg)
+        try:
+            return np.asarray(arg)
+        except FOREIGN as error:
+            kind = type(arg).__name__
+            raise InputError(f"{what}, and {kind} gives no array: {error}") from None
     try:
         given = np.asarray(arg)
     except (ValueError, TypeError, OverflowError) as error:

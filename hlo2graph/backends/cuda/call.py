@@ -7,13 +7,13 @@ arrays of ours, and JAX's of the last call. Any other is read anew: its owner ma
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, SupportsInt, TypeAlias
 
 import numpy as np
 
-from hlo2graph.backends.arguments import check_argument, check_arguments
+from hlo2graph.backends.arguments import FOREIGN, check_argument, check_arguments
 from hlo2graph.backends.cuda.device_array import (
     DeviceArray,
     is_on_device,
@@ -121,7 +121,7 @@ class Outputs:
         if out is None:
             self.addresses = self.given
             return
-        if isinstance(out, str) and out != FRESH:
+        if not (out == FRESH if isinstance(out, str) else isinstance(out, Iterable)):
             raise InputError(f"out is fresh, or an array or None for each result, not {out!r}")
         self.given = self.given if isinstance(out, str) else list(out)
         if len(self.given) != count:
@@ -165,9 +165,11 @@ class Outputs:
         leaf = self._plan.outputs[position]
         dtype, shape = leaf.shape.dtype.numpy, leaf.shape.dims
         if array.dtype != dtype or array.shape != shape or not array.flags.writeable:
+            order = "" if array.dtype.isnative else " in the other byte order"
+            kind = "" if array.flags.writeable else "read-only "
             raise InputError(
                 f"result {position} ({leaf.name}) goes to a writable array of {dtype.name}"
-                f"{list(shape)}, got {array.dtype.name}{list(array.shape)}"
+                f"{list(shape)}, got {kind}{array.dtype.name}{list(array.shape)}{order}"
             )
 
     def collect(self, route: Route, instance: Instance, args: Sequence[object]) -> tuple[Any, ...]:
@@ -191,16 +193,45 @@ class Outputs:
         return tuple(found)
 
 
+def in_order(args: object) -> tuple[object, ...]:
+    """Return arguments that came as another sequence.
+
+    Raises:
+        InputError: they are no sequence.
+    """
+    if not isinstance(args, Iterable):
+        raise InputError(f"the arguments are a sequence of arrays, not {type(args).__name__}")
+    return tuple(args)
+
+
+def stream_handle(given: Any) -> int:
+    """Return the handle of a stream, given by it or as an object with `__cuda_stream__`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    try:
+        number = given.__cuda_stream__()[1] if hasattr(given, "__cuda_stream__") else given
+        handle = int(number) if isinstance(number, SupportsInt) else -1
+    except FOREIGN:
+        handle = -1
+    if not 0 <= handle < 1 << 64 or isinstance(given, float):
+        raise InputError(f"stream is a handle or has __cuda_stream__, not {given!r}")
+    return handle
+
+
 def donated_positions(
     donate: bool | Collection[int], possible: Sequence[int], count: int
 ) -> tuple[int, ...]:
     """Return the inputs that a call may overwrite: all that are `possible`, or those named.
 
     Raises:
-        InputError: there is no such input; the program has `count`.
+        InputError: there is no such input, the program has `count`; or it names none at all.
     """
     if isinstance(donate, bool):
         return tuple(possible) if donate else ()
+    if not isinstance(donate, Collection):
+        raise InputError(f"donate is true, false or positions of inputs, not {donate!r}")
     for position in donate:
         if position not in range(count):
             raise InputError(f"donate names input {position!r}; the program has {count}")

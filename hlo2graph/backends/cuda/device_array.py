@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hlo2graph.backends.arguments import Leaf
+from hlo2graph.backends.arguments import FOREIGN, Leaf
 from hlo2graph.backends.cuda import dlpack
 from hlo2graph.backends.cuda.driver import Device, call, cuda
 from hlo2graph.backends.cuda.memory import Event, Stream, read_array, strides_of, write_array
@@ -109,13 +109,20 @@ def let_wait(waiting: int, running: Any) -> None:
 
 
 def is_on_device(arg: object) -> bool:
-    """Tell whether `arg` is an array in device memory, of any library."""
+    """Tell whether `arg` is an array in device memory, of any library.
+
+    Raises:
+        InputError: it does not tell.
+    """
     if isinstance(arg, np.ndarray):
         return False
-    if hasattr(arg, "__dlpack_device__"):
-        kind, _ = arg.__dlpack_device__()
-        return int(kind) in (dlpack.CUDA, dlpack.CUDA_MANAGED)
-    return hasattr(arg, "__cuda_array_interface__")
+    try:
+        if hasattr(arg, "__dlpack_device__"):
+            kind, _ = arg.__dlpack_device__()
+            return int(kind) in (dlpack.CUDA, dlpack.CUDA_MANAGED)
+        return hasattr(arg, "__cuda_array_interface__")
+    except FOREIGN as error:
+        raise InputError(f"{type(arg).__name__} does not tell where it is: {error}") from None
 
 
 def is_writable(array: Any) -> bool:
@@ -124,8 +131,10 @@ def is_writable(array: Any) -> bool:
         return True
     if type(array).__module__.partition(".")[0] == "jaxlib":
         return False
-    interface = getattr(array, "__cuda_array_interface__", None)
-    return interface is None or not interface["data"][1]
+    try:
+        return not array.__cuda_array_interface__["data"][1]
+    except FOREIGN:  # DLPack has arrays that this has not, and all that it has can be written
+        return True
 
 
 def take(arg: Any, leaf: Leaf, which: str, device: Device, stream: Stream) -> dlpack.Foreign:
@@ -142,13 +151,20 @@ def take(arg: Any, leaf: Leaf, which: str, device: Device, stream: Stream) -> dl
         found = _taken(arg, device, stream)
     except (TypeError, BufferError) as error:
         raise InputError(f"{what}, got {error}") from None
+    except FOREIGN as error:
+        told = f"{type(error).__name__}: {error}"
+        raise InputError(f"{what}; {type(arg).__name__} does not hand it over: {told}") from None
     if found.dtype != leaf.shape.dtype.numpy:
         raise InputError(
             f"{what}, so it takes dtype {leaf.shape.dtype.numpy.name}, got {found.dtype.name}"
         )
     if found.shape != leaf.shape.dims:
         raise InputError(f"{what}, so it takes shape {leaf.shape.dims}, got {found.shape}")
+    if leaf.shape.elements and not found.address:
+        raise InputError(f"{what}, got an array at address 0")
     want = strides_of(leaf.shape)
+    if len(want) != len(found.strides):
+        raise InputError(f"{what}, got an array of {len(found.strides)} strides")
     if leaf.shape.elements and any(
         size > 1 and have != need
         for size, have, need in zip(found.shape, found.strides, want, strict=True)
@@ -174,6 +190,8 @@ def _taken(arg: Any, device: Device, stream: Stream) -> dlpack.Foreign:
             raise TypeError(f"an array on GPU {number}, not on GPU {device.ordinal}")
         return dlpack.read_capsule(arg.__dlpack__(stream=int(stream)))
     interface = arg.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise TypeError("an array with a mask")
     dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
     address = int(interface["data"][0])
     if address:  # it is 0 where there are no elements

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, SupportsInt, Unpack
+from typing import Any, Unpack
 
 from hlo2graph.backends.arguments import check_arguments
 from hlo2graph.backends.cuda import builtin
@@ -20,12 +20,14 @@ from hlo2graph.backends.cuda.call import (
     Outputs,
     described,
     donated_positions,
+    in_order,
     read_arguments,
+    stream_handle,
 )
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions
 from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray, let_wait
-from hlo2graph.backends.cuda.driver import open_device
+from hlo2graph.backends.cuda.driver import device_count, open_device
 from hlo2graph.backends.cuda.functions import Functions, compile_kernels
 from hlo2graph.backends.cuda.held import memory_of
 from hlo2graph.backends.cuda.instance import Call, Instance
@@ -45,7 +47,6 @@ from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.temporaries.shared import share_of
 from hlo2graph.backends.elided import fill_elided
 from hlo2graph.backends.held import Memory
-from hlo2graph.errors import InputError
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.one_device import caveats_of
 from hlo2graph.program.plan import ArrayType, Plan
@@ -137,7 +138,7 @@ class CudaExecutable:
         self._pool = Pool(
             self._first, partial(_another, self._loaded, self._first), chosen.instances
         )
-        self._current = threading.local()
+        self._current, self._has_others = threading.local(), device_count() > 1
         self._streams: dict[int, Stream] = {}
         self._donated = plan.donated
 
@@ -221,6 +222,8 @@ class CudaExecutable:
             InputError: arguments, or arrays in `out`, do not fit.
             BackendError: the driver refuses something.
         """
+        if type(args) is not tuple:
+            args = in_order(args)
         on = self._stream_of(stream)
         self._enter()
         instance = self._pool.take(on)
@@ -353,19 +356,15 @@ class CudaExecutable:
     # ---- inside ------------------------------------------------------------------------------
 
     def _enter(self) -> None:
-        """Make the context current on this thread."""
-        if not getattr(self._current, "is_set", False):
+        """Make the context current on this thread; where there are several, another may be now."""
+        if self._has_others or not getattr(self._current, "is_set", False):
             self.device.make_current()
             self._current.is_set = True
 
     def _stream_of(self, given: Any) -> Stream | None:
         if given is None:
             return None
-        if hasattr(given, "__cuda_stream__"):
-            given = given.__cuda_stream__()[1]
-        if not isinstance(given, SupportsInt):
-            raise InputError(f"stream is a handle or has __cuda_stream__, not {given!r}")
-        handle = int(given) or LEGACY_STREAM
+        handle = stream_handle(given) or LEGACY_STREAM
         return self._streams.setdefault(handle, CallersStream(handle))
 
 
