@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 from random_shapes import Shaping
 
-SIGNED = ("s8", "s16", "s32", "s64", "s4")
-UNSIGNED = ("u8", "u16", "u32", "u64", "u4")
+SIGNED = ("s8", "s16", "s32", "s64", "s4", "s2")
+UNSIGNED = ("u8", "u16", "u32", "u64", "u4", "u2")
 INTEGERS = (*SIGNED, *UNSIGNED)
-FLOATS = ("f32", "f32", "f64", "bf16", "f16", "f8e5m2", "f8e4m3fn")
+WIDE = ("f32", "f32", "f64", "bf16", "f16")
+NARROW = (
+    *("f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz"),
+    *("f8e8m0fnu", "f4e2m1fn"),
+)
+FLOATS = (*WIDE, *WIDE, *NARROW)
 COMPLEX = ("c64", "c128")
 ALL = (*INTEGERS, *FLOATS, *COMPLEX, "pred")
 _ROUND = ("floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "abs", "negate")
@@ -81,9 +86,10 @@ class Elements(Shaping):
         self.root("pred", x.dims, f"is-finite({x.name})")
 
     def stochastic_convert(self) -> None:
-        x = self.array("f32")
-        bits = self.given("u32", x.dims)
-        target = self.pick(("s8", "s16", "s32"))
+        source = self.pick(("f32", "f64", "bf16", "f16"))
+        x = self.array(source)
+        bits = self.given({"f32": "u32", "f64": "u64"}.get(source, "u16"), x.dims)
+        target = self.pick(SIGNED)
         self.root(target, x.dims, f"stochastic-convert({x.name}, {bits.name})")
 
     def select(self) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+import ml_dtypes
+from random_elements import COMPLEX, INTEGERS, NARROW, WIDE
 from random_shapes import Operand, Shaping
 
 from hlo2graph.hlo import DTYPES
 
-_INTEGERS = ("s8", "s16", "s32", "s64", "u8", "u32", "s4")
-_FLOATS = ("f32", "f32", "f64", "bf16", "f16")
 _FOLDED = {
     "pred": ("and", "or"),
-    **dict.fromkeys(_INTEGERS, ("add", "multiply", "maximum", "minimum", "and", "xor")),
-    **dict.fromkeys(_FLOATS, ("add", "maximum", "minimum")),
-    "c64": ("add",),
+    **dict.fromkeys(INTEGERS, ("add", "multiply", "maximum", "minimum", "and", "xor")),
+    **dict.fromkeys(WIDE, ("add", "maximum", "minimum")),
+    **dict.fromkeys(NARROW, ("maximum", "minimum")),
+    **dict.fromkeys(COMPLEX, ("add",)),
 }
+_SORTED = [d for d in INTEGERS if DTYPES[d].bits != 2]  # which XLA leaves as they are
 _LARGEST = """\
   a = {0}[] parameter(0)
   i = s32[] parameter(1)
@@ -72,14 +74,17 @@ class Folds(Shaping):
     def _unit(self, dtype: str, opcode: str) -> str:
         """Write what changes nothing: XLA folds a start in any number of times, or never."""
         low, high = "-inf", "inf"
-        if dtype in _INTEGERS:
+        if dtype.endswith(("fn", "fnu", "fnuz")):  # without an infinity
+            limits = ml_dtypes.finfo(DTYPES[dtype].numpy)
+            low, high = str(limits.min), str(limits.max)
+        if dtype in INTEGERS:
             low, high = map(str, DTYPES[dtype].limits)
         ones = {"s": "-1", "u": high, "p": "true"}
         unit = {"maximum": low, "minimum": high, "multiply": "1"}.get(opcode, "0")
         if opcode == "and":
             unit = ones[dtype[0]]
         if unit == "0":
-            unit = {"c64": "(0, 0)", "pred": "false"}.get(dtype, unit)
+            unit = {"c64": "(0, 0)", "c128": "(0, 0)", "pred": "false"}.get(dtype, unit)
         return self._written(dtype, (), f"constant({unit})")
 
     def _sides(self, dims: tuple[int, ...], *, dilated: bool = True) -> list[_Side]:
@@ -110,7 +115,7 @@ class Folds(Shaping):
         return f"window={{{' '.join(written)}}}"
 
     def reduce_window(self) -> None:
-        x = self.array(self.pick(tuple(d for d in _FOLDED if d != "c64")), least=1)
+        x = self.array(self.pick(tuple(d for d in _FOLDED if d not in COMPLEX)), least=1)
         opcode = self.pick(_FOLDED[x.dtype])
         start = self.given(x.dtype, ())
         sides = self._sides(x.dims)
@@ -149,7 +154,7 @@ class Folds(Shaping):
         self.root(x.dtype, x.dims, f"map({x.name}, {y.name}), dimensions={dims}, to_apply={region}")
 
     def sort(self) -> None:
-        x = self.array(self.pick((*_INTEGERS, *_FLOATS)), least=1)
+        x = self.array(self.pick((*_SORTED, *WIDE)), least=1)
         others = [
             self.given(self.pick(("s32", "f32", "u8", "pred")), x.dims)
             for _ in range(self.rnd.randint(0, 2))
@@ -183,7 +188,8 @@ class Folds(Shaping):
     def dot(self) -> None:
         left, right, result = self.pick(
             (
-                *((d, d, d) for d in (*_FLOATS, "s8", "s32", "u8", "c64", "pred")),
+                *((d, d, d) for d in (*WIDE, "s8", "s32", "u8", "u64", "s4", *COMPLEX, "pred")),
+                *((d, d, "f32") for d in NARROW),
                 *(("bf16", "bf16", "f32"), ("s8", "s8", "s32"), ("f16", "f16", "f32")),
                 *(("f32", "f32", "s32"), ("u8", "s8", "s32"), ("bf16", "f32", "f32")),
             )

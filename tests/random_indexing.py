@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from random_elements import NARROW
 from random_shapes import Operand, Shaping
 
-_DTYPES = ("f32", "f64", "bf16", "s32", "s8", "u8", "pred", "c64")
+_DTYPES = ("f32", "f64", "bf16", "f16", "s32", "s8", "u8", "s4", "pred", "c64", *NARROW)
 
 
 class _Map(NamedTuple):

@@ -8,37 +8,40 @@ is left out. `random_module(rnd)` returns the text.
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
 
-
-class Value(NamedTuple):
-    """An instruction that may be an operand."""
-
-    name: str
-    dtype: str
-    dims: tuple[int, ...]
-
+from random_nests import Nests
+from random_values import Value, braced
 
 DIMS = ((), (), (4,), (4,), (0,), (1,), (2, 3), (3, 2), (4, 4), (2, 0), (16384,), (128, 128))
-DTYPES = ("f32", "f32", "s32", "s32", "u8", "pred", "bf16", "s64", "f64")
-FLOATS = ("f32", "bf16", "f64")
+DTYPES = (
+    *("f32", "f32", "f32", "s32", "s32", "s32", "u8", "u8", "pred", "bf16", "s64", "f64"),
+    *("f16", "s8", "s16", "u16", "u32", "u64", "s4", "u4", "s2", "c64", "c128"),
+    *("f8e5m2", "f8e4m3fn", "f8e3m4", "f4e2m1fn"),
+)
+FLOATS = ("f32", "bf16", "f64", "f16", "f8e5m2", "f8e4m3fn", "f8e3m4", "f4e2m1fn")
+COMPLEX = ("c64", "c128")
+SIGNED = ("s32", "s64", "s8", "s16", "s4", "s2")
+UNSIGNED = ("u8", "u16", "u32", "u64", "u4")
 _REGIONS = {
     "pred": ("and", "or", "xor"),
     **dict.fromkeys(FLOATS, ("maximum", "minimum")),
-    **dict.fromkeys(("s32", "u8", "s64"), ("add", "xor", "minimum", "maximum", "multiply")),
+    **dict.fromkeys((*SIGNED, *UNSIGNED), ("add", "xor", "minimum", "maximum", "multiply")),
+    **dict.fromkeys(COMPLEX, ("add",)),
 }
+_LOWEST = {"f4e2m1fn": -6, "f8e4m3fn": -448}  # of what has no infinity
 # A fold and its unit: XLA folds the start in any number of times, or never.
 _FOLDS = {
     "pred": ("or", 0),
-    **dict.fromkeys(FLOATS, ("maximum", "-inf")),
-    **dict.fromkeys(("s32", "u8", "s64"), ("add", 0)),
+    **{d: ("maximum", _LOWEST.get(d, "-inf")) for d in FLOATS},
+    **dict.fromkeys((*SIGNED, *UNSIGNED), ("add", 0)),
 }
 _BINARY = {d: (*ops, "add") if d in ("f32", "f64") else ops for d, ops in _REGIONS.items()}
 _UNARY = {
     "pred": ("not",),
     **dict.fromkeys(FLOATS, ("negate", "abs")),
-    **dict.fromkeys(("s32", "s64"), ("negate", "not", "abs", "sign")),
-    "u8": ("not", "popcnt"),
+    **dict.fromkeys(SIGNED, ("negate", "not", "abs", "sign")),
+    **dict.fromkeys(UNSIGNED, ("not", "count-leading-zeros")),
+    **dict.fromkeys(COMPLEX, ("negate",)),
 }
 
 
@@ -47,11 +50,7 @@ def random_module(rnd: random.Random, most: int = 8) -> str:
     return _Writer(rnd).module(most)
 
 
-def _braced(lines: list[str]) -> str:
-    return "{\n  " + "\n  ".join(lines) + "\n}\n"
-
-
-class _Writer:
+class _Writer(Nests):
     def __init__(self, rnd: random.Random) -> None:
         self.rnd = rnd
         self.computations: list[str] = []
@@ -70,7 +69,7 @@ class _Writer:
         roots = [self.any(values) for _ in range(self.rnd.randint(0, 4))]
         names, shapes = ", ".join(r.name for r in roots), ", ".join(map(self.shape, roots))
         lines.append(f"ROOT root = ({shapes}) tuple({names})")
-        entry = f"ENTRY main {_braced(lines)}"
+        entry = f"ENTRY main {braced(lines)}"
         return "\n".join([f"HloModule m{self.aliases(inputs, roots)}\n", *self.computations, entry])
 
     def aliases(self, inputs: list[Value], roots: list[Value]) -> str:
@@ -124,6 +123,10 @@ class _Writer:
         text = str(number)
         if dtype == "pred":
             text = "true" if number in (1, 3) else "false"
+        if dtype == "s2":
+            text = str(number % 2)
+        if dtype in COMPLEX:
+            text = f"({number}, 1)"
         return self.add(lines, [], Value("", dtype, ()), f"constant({text})")
 
     def region(self, dtype: str, opcode: str) -> str:
@@ -148,14 +151,15 @@ class _Writer:
     def _compare(self, lines: list[str], values: list[Value], _: int) -> None:
         a = self.any(values)
         b, c = self.like(values, a), self.like(values, a)
-        way = self.rnd.choice(("LT", "GE", "EQ", "NE"))
+        way = self.rnd.choice(("EQ", "NE") if a.dtype in COMPLEX else ("LT", "GE", "EQ", "NE"))
         call = f"compare({a.name}, {b.name}), direction={way}"
         chosen = self.add(lines, values, a._replace(dtype="pred"), call)
         self.add(lines, values, a, f"select({chosen.name}, {b.name}, {c.name})")
 
     def _convert(self, lines: list[str], values: list[Value], _: int) -> None:
-        a = self.any([v for v in values if v.dtype not in FLOATS] or values)
-        dtype = self.rnd.choice(self.shapes)[0] if a.dtype not in FLOATS else a.dtype
+        exact = [v for v in values if v.dtype not in (*FLOATS, *COMPLEX)]
+        a = self.any(exact or values)
+        dtype = self.rnd.choice(self.shapes)[0] if exact else a.dtype
         self.add(lines, values, a._replace(dtype=dtype), f"convert({a.name})")
 
     def _fill(self, lines: list[str], values: list[Value], _: int) -> None:
@@ -187,7 +191,7 @@ class _Writer:
 
     def _concatenate(self, lines: list[str], values: list[Value], _: int) -> None:
         a = self.any(values)
-        if a.dims:
+        if a.dims and a.dtype != "s2":  # of which XLA dies
             b = self.like(values, a)
             wide = a._replace(dims=(2 * a.dims[0], *a.dims[1:]))
             call = f"concatenate({a.name}, {b.name}), dimensions={{0}}"
@@ -240,7 +244,7 @@ class _Writer:
 
     def _reduce(self, lines: list[str], values: list[Value], _: int) -> None:
         a = self.any(values)
-        if a.dims:
+        if a.dims and a.dtype in _FOLDS:
             opcode, unit = _FOLDS[a.dtype]
             init = self.constant(lines, a.dtype, unit)
             dims = ",".join(map(str, range(len(a.dims))))
@@ -269,78 +273,10 @@ class _Writer:
             if self.rnd.random() < 0.8:
                 self.add(lines, values, leaf, f"get-tuple-element({name}), index={k}")
 
-    def computation(
-        self, leaves: list[Value], counts: bool, depth: int, wanted: list[Value]
-    ) -> str:
-        """Write a computation from one tuple to another; return its name."""
-        name, lines = self.fresh("body"), []
-        lines.append(f"s = ({', '.join(map(self.shape, leaves))}) parameter(0)")
-        values: list[Value] = []
-        for k, leaf in enumerate(leaves):
-            self.add(lines, values, leaf, f"get-tuple-element(s), index={k}")
-        counter = values[0]
-        given = list(values)
-        self.block(lines, values, 4, depth - 1)
-        results = [self.fitting(lines, values, given, leaf) for leaf in wanted]
-        if counts:
-            one = self.constant(lines, "s32", 1)
-            results[0] = self.add(lines, values, counter, f"add({counter.name}, {one.name})")
-        shapes, names = ", ".join(map(self.shape, results)), ", ".join(r.name for r in results)
-        lines.append(f"ROOT r = ({shapes}) tuple({names})")
-        self.computations.append(f"{name} {_braced(lines)}")
-        return name
-
-    def fitting(
-        self, lines: list[str], values: list[Value], given: list[Value], wanted: Value
-    ) -> Value:
-        made = [v for v in values if v[1:] == wanted[1:]]
-        if not made:
-            scalar = self.constant(lines, wanted.dtype, 1)
-            return self.add(lines, values, wanted, f"broadcast({scalar.name}), dimensions={{}}")
-        held = [v for v in given if v[1:] == wanted[1:]]
-        return self.rnd.choice(held) if held and self.rnd.random() < 0.4 else self.any(made)
-
-    def _loop(self, lines: list[str], values: list[Value], depth: int) -> None:
-        start = self.constant(lines, "s32", 0)
-        held = [start, *(self.any(values) for _ in range(self.rnd.randint(0, 3)))]
-        body = self.computation(held, True, depth, held)
-        condition = self.fresh("condition")
-        self.computations.append(
-            f"{condition} {{\n  s = ({', '.join(map(self.shape, held))}) parameter(0)\n"
-            f"  i = s32[] get-tuple-element(s), index=0\n"
-            f"  n = s32[] constant({self.rnd.randint(0, 3)})\n"
-            f"  ROOT r = pred[] compare(i, n), direction=LT\n}}\n"
-        )
-        init = self.tuple(lines, held)
-        self.pick(lines, values, held, f"while({init}), condition={condition}, body={body}")
-
-    def _choice(self, lines: list[str], values: list[Value], depth: int) -> None:
-        wanted = [self.any(values) for _ in range(self.rnd.randint(1, 3))]
-        selectors = [v for v in values if v[1:] in (("s32", ()), ("pred", ()))]
-        chosen = self.any(selectors) if selectors else self.constant(lines, "s32", 1)
-        count = 2 if chosen.dtype == "pred" else self.rnd.randint(1, 3)
-        arguments, branches = [], []
-        for _ in range(count):
-            held = [self.any(values) for _ in range(self.rnd.randint(1, 3))]
-            branches.append(self.computation(held, False, depth, wanted))
-            arguments.append(self.tuple(lines, held))
-        call = f"conditional({chosen.name}, {', '.join(arguments)})"
-        if chosen.dtype == "pred":
-            call += f", true_computation={branches[0]}, false_computation={branches[1]}"
-        else:
-            call += f", branch_computations={{{', '.join(branches)}}}"
-        self.pick(lines, values, wanted, call)
-
-    def _call(self, lines: list[str], values: list[Value], depth: int) -> None:
-        held = [self.any(values) for _ in range(self.rnd.randint(1, 3))]
-        wanted = [self.any(values) for _ in range(self.rnd.randint(1, 2))]
-        callee = self.computation(held, False, depth, wanted)
-        self.pick(lines, values, wanted, f"call({self.tuple(lines, held)}), to_apply={callee}")
-
 
 _PLAIN = (
     *("binary", "binary", "binary", "unary", "unary", "compare", "convert", "fill", "constant"),
     *("reverse", "transpose", "reshape", "concatenate", "update", "update", "update", "scatter"),
-    *("reduce", "barrier"),
+    *("reduce", "barrier", "nest", "ordered", "reduced"),
 )
-_NESTED = ("loop", "loop", "loop", "choice", "choice", "call")
+_NESTED = ("loop", "loop", "loop", "choice", "choice", "call", "fusion", "fusion")

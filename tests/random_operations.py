@@ -15,16 +15,17 @@ from random_devices import Devices
 from random_elements import ALL, COMPLEX, FLOATS, INTEGERS, Elements
 from random_folds import Folds
 from random_indexing import Indexing
+from random_rare import Rare
 
 import hlo2graph as h2g
-from hlo2graph.hlo import Shape
+from hlo2graph.hlo import DTYPES, Shape
 
 
-def random_operation(rnd: random.Random) -> str:
-    """Return the text of a module."""
+def random_operation(rnd: random.Random, kind: str | None = None) -> str:
+    """Return the text of a module with an operation of any kind, or of this one."""
     writer = _Operation(rnd)
     while not writer.lines:
-        getattr(writer, rnd.choice(KINDS))()
+        getattr(writer, kind or rnd.choice(KINDS))()
     return writer.text()
 
 
@@ -58,7 +59,7 @@ def _argument(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(halves).astype(dtype.numpy)
 
 
-class _Operation(Devices, Elements, Folds, Indexing):
+class _Operation(Devices, Elements, Folds, Indexing, Rare):
     """Writes one operation into the module: each method but the helpers is a kind."""
 
     def convert(self) -> None:
@@ -66,8 +67,7 @@ class _Operation(Devices, Elements, Folds, Indexing):
         self.root(self.pick(ALL), x.dims, f"convert({x.name})")
 
     def bitcast_convert(self) -> None:
-        widths = {"u8": 8, "s8": 8, "f8e5m2": 8, "bf16": 16, "f16": 16, "u16": 16, "f32": 32}
-        widths |= {"s32": 32, "u32": 32, "f64": 64, "s64": 64, "u64": 64, "s4": 4, "u4": 4}
+        widths = {name: DTYPES[name].bits for name in (*INTEGERS, *FLOATS)}
         source, target = self.pick(tuple(widths)), self.pick(tuple(widths))
         dims = self.sizes()
         ratio = widths[target] / widths[source]
@@ -134,7 +134,8 @@ class _Operation(Devices, Elements, Folds, Indexing):
         self.root(x.dtype, tuple(dims), f"pad({x.name}, {value.name}), padding={'x'.join(sides)}")
 
     def concatenate(self) -> None:
-        x = self.array(self.pick(ALL), least=1)
+        joined = [d for d in ALL if DTYPES[d].bits != 2]  # of which XLA dies
+        x = self.array(self.pick(joined), least=1)
         along = self.rnd.randrange(len(x.dims))
         parts = [x]
         for _ in range(self.rnd.randint(0, 2)):
@@ -202,8 +203,43 @@ class _Operation(Devices, Elements, Folds, Indexing):
         self.several([(state.dtype, state.dims), (bits, dims)], call)
 
 
-_FAMILIES = (_Operation, Devices, Elements, Folds, Indexing)
-_OPCODES = {"unary": 12, "binary": 12, "complex_unary": 6, "compare": 2, "convert": 2}
+_NO_THUNK = "XLA:CPU has no thunk for it"
+_NOT_HLO = "XLA's compiler is given StableHLO and MHLO, which have no such operation"
+_HOST = "XLA waits for a host that sends, or fetches, what nobody does here"
+UNDRAWN = {
+    "async-update": "of what XLA:CPU begins, collectives, it takes none on",
+    "bitcast": "XLA refuses those that it has not made itself, once layouts are chosen",
+    "collective-broadcast": _NO_THUNK,
+    "copy-done": _NO_THUNK,
+    "copy-start": _NO_THUNK,
+    "infeed": _HOST,
+    "mulhi": _NOT_HLO,
+    "outfeed": _HOST,
+    "ragged-all-to-all": "XLA:CPU dies of it",
+    "ragged-dot": _NO_THUNK,
+    "recv": _NO_THUNK,
+    "recv-done": _NO_THUNK,
+    "scaled-dot": _NOT_HLO,
+    "send": _NO_THUNK,
+    "send-done": _NO_THUNK,
+}
+"""Opcodes that XLA:CPU cannot run as it is called here, each with the reason."""
+UNDRAWN_TYPES = {
+    "opaque": "it holds no elements",
+    "s1": "XLA's compiler is given StableHLO, where it is pred",
+    "u1": "XLA's compiler is given StableHLO, which has no such type",
+}
+"""Element types that are never drawn, each with the reason."""
+
+_FAMILIES = (_Operation, Devices, Elements, Folds, Indexing, Rare)
+_OPCODES = {
+    "unary": 14,
+    "binary": 12,
+    "complex_unary": 6,
+    "hyperbolic": 3,
+    "compare": 2,
+    "convert": 2,
+}
 KINDS = tuple(
     name
     for family in _FAMILIES

@@ -216,12 +216,18 @@ def test_reduce_precision_agrees_with_xla(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["s8", "s32"])
-@pytest.mark.parametrize(("source", "random"), [("f32", "u32"), ("bf16", "u16"), ("f16", "u16")])
+@pytest.mark.parametrize(
+    ("source", "random"), [("f32", "u32"), ("bf16", "u16"), ("f16", "u16"), ("f64", "u64")]
+)
 def test_stochastic_convert_agrees_with_xla(source: str, random: str, target: str) -> None:
+    """At the thresholds too: -2.5 rounds away for half of all bits, to the last one."""
     rng = np.random.default_rng(2)
     types = [DTYPES[source], DTYPES[random]]
+    last = (1 << types[1].bits) - 1
     x = np.concatenate([specials(types[0]), (rng.standard_normal(99) * 50).astype(types[0].numpy)])
-    bits = rng.integers(0, 1 << types[1].bits, x.shape, np.uint64).astype(types[1].numpy)
+    x = np.concatenate([x, np.array([-2.5, 2.5, 2.0**-70], types[0].numpy)])
+    bits = rng.integers(0, last, x.shape, np.uint64, endpoint=True).astype(types[1].numpy)
+    bits[-3:] = last // 2, last // 2 + 1, 0
     result = Shape(DTYPES[target], x.shape)
     rows = [("stochastic-convert", result, [0, 1], "")]
     [want] = by_xla(rows, [Shape(d, x.shape) for d in types], [x, bits])

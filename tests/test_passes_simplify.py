@@ -419,6 +419,21 @@ def test_random_chains_keep_their_bits(seed):
     rewritten(h2g.parse(random_chain(Random(seed))), simplify)
 
 
+def test_what_stays_begun_stays_ended():
+    """The sum among devices stays, which is more than a value; so its end does, read or not."""
+    body = """x = f32[4] parameter(0)
+      a = ((f32[4]), f32[4]) async-start(x), calls=summed
+      b = f32[4] async-done(a)
+      ROOT y = f32[4] negate(x)"""
+    summed = """summed {
+  p = f32[4] parameter(0)
+  ROOT r = f32[4] all-reduce(p), replica_groups={{0,1}}, to_apply=sum
+}
+"""
+    made = rewritten(module_of(body, ADD + summed), simplify)
+    assert opcodes(made.entry) == ["async-start", "async-done", "negate"]
+
+
 def test_special_values_pass_through_unchanged():
     body = """p = f32[8] parameter(0)
     one = f32[] constant(1)

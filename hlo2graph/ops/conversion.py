@@ -198,8 +198,8 @@ def _randomly_rounded(x: Array, random: Array, target: DType) -> Array:
     wide = widen(x).astype(np.float64)
     size = np.abs(wide)
     whole = np.trunc(size)
-    threshold = random.astype(np.float64) / 2.0 ** (8 * random.dtype.itemsize)
-    return _saturated(np.copysign(whole + (size - whole > threshold), wide), target)
+    threshold = ((size - whole) * 2.0 ** (8 * random.dtype.itemsize)).astype(random.dtype)
+    return _saturated(np.copysign(whole + (random < threshold), wide), target)
 
 
 def _randomly_shortened(x: Array, random: Array, target: DType) -> Array:

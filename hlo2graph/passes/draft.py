@@ -22,6 +22,7 @@ from hlo2graph.ops.effects import has_effect
 from hlo2graph.passes.names import Names
 
 _NONE: dict[str, None] = {}
+_ENDS = frozenset({"async-done", "async-update"})  # which a start that stays cannot be without
 
 
 class Draft:
@@ -92,6 +93,7 @@ class Draft:
             and instr.name not in self.held
             and not has_effect(instr)
             and not (self._effects and any(c in self._effects for c in instr.called()))
+            and (instr.opcode not in _ENDS or self.is_pure(self[instr.operands[0]]))
         )
 
     def add(

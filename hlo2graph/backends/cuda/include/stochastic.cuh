@@ -31,8 +31,8 @@ template <class To, class From> struct Stochastic<To, From, false> {
   template <class U>
   __device__ static typename Compute<To>::type of(typename Compute<From>::type x, U random) {
     f64 wide = (f64)x, size = wide < 0 ? -wide : wide, whole = floor(size);
-    const f64 threshold = (f64)random / (sizeof(U) == 8 ? 0x1p64 : (f64)(1ull << (8 * sizeof(U) % 64)));
-    f64 picked = whole + (size - whole > threshold ? 1.0 : 0.0);
+    const f64 span = sizeof(U) == 8 ? 0x1p64 : (f64)(1ull << (8 * sizeof(U) % 64));
+    f64 picked = whole + (random < (U)((size - whole) * span) ? 1.0 : 0.0);
     return convert<To>(wide < 0 ? -picked : picked);
   }
 };
