@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cuda.bindings import driver as real
@@ -10,6 +12,7 @@ import hlo2graph as h2g
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.errors import BackendError, UnsupportedError
 from hlo2graph.inspect.compare import same_bits
+from tests import fake_cuda
 from tests.fake_cuda import FakeDriver, fake
 
 __all__ = ["fake"]  # a fixture
@@ -193,6 +196,23 @@ def test_small_kernels_are_put_on_the_device_early(fake, options, early):
     graph = graph_of(found, exe)
     assert len(node_edges(graph)) == 4
     for node in graph.nodes.values():
+        assert node.early == (node.after if early else ())
+
+
+@pytest.mark.parametrize(
+    ("blocks", "is_bare", "early"),
+    [(1000, True, True), (1000, False, False), (2000, True, False)],  # 1,056 blocks fit at once
+)
+def test_so_are_wide_ones_that_share_no_memory(fake, monkeypatch, blocks, is_bare, early):
+    given = fake_cuda.without_text
+
+    def wide(*args, **options):
+        change = {"grid": (blocks, 1, 1), "threads": 256, "is_bare": is_bare}
+        return {key: replace(source, **change) for key, source in given(*args, **options).items()}
+
+    monkeypatch.setattr(fake_cuda, "without_text", wide)
+    found, exe = fake(DIAMOND)
+    for node in graph_of(found, exe).nodes.values():
         assert node.early == (node.after if early else ())
 
 

@@ -148,6 +148,7 @@ class Binder:
                 source.shared_bytes,
                 arguments,
                 source.is_light,
+                source.is_bare,
             ),
         )
 

@@ -3,7 +3,8 @@
 Nodes are created with their dependency lists; nothing is captured and no node only joins others.
 What launch_order.py adds, a beginning that is cheap to launch, is all that the plan does not say.
 Edges between small kernels are programmatic where the device knows them: the later kernel is put on
-the device while the earlier one runs, and itself waits for it (`hlo::follow`). A conditional node's
+the device while the earlier one runs, and itself waits for it (`hlo::follow`). So are those between
+larger ones that share no memory, whose blocks the device holds all at once. A conditional node's
 body holds kernels, copies and fills, and further conditional nodes.
 """
 
@@ -31,6 +32,7 @@ from hlo2graph.backends.cuda.steps import (
 )
 from hlo2graph.backends.cuda.temporaries.inside import Inside
 from hlo2graph.errors import BackendError
+from hlo2graph.program.device_figures import figures_for
 
 CONDITIONALS = 12030  # driver version from which WHILE and IF nodes exist
 SWITCHES = 12080  # from which IF-ELSE and SWITCH nodes, and empty bodies, exist
@@ -60,6 +62,7 @@ class GraphBuilder:
     lanes: int = 0
     _ends: set[int] = field(default_factory=set)  # the last node of each lane
     _small: set[int] = field(default_factory=set)  # nodes of kernels that leave room for others
+    _bare: set[int] = field(default_factory=set)  # those of kernels that wait in room to spare
 
     def build(
         self, sequence: StepSequence, *, chain: bool = False, inside: Inside | None = None
@@ -118,8 +121,15 @@ class GraphBuilder:
                 assert_never(step)
 
     def _kernel(self, graph: Any, step: KernelStep, after: list[Any]) -> Any:
-        is_small = self._has_programmatic and prod(step.grid) <= self.device.multiprocessors
-        early = [n for n in after if is_small and int(n) in self._small]
+        blocks, device = prod(step.grid), self.device
+        is_small = self._has_programmatic and blocks <= device.multiprocessors
+        most = device.multiprocessors * figures_for(device.arch).threads
+        is_bare = self._has_programmatic and step.is_bare and blocks * step.threads <= most
+        early = [
+            n
+            for n in after
+            if (is_small and int(n) in self._small) or (is_bare and int(n) in self._bare)
+        ]
         others = [n for n in after if n not in early]
         node = self._added(KernelNode(step, self.at), graph, others, early)
         if early:
@@ -128,6 +138,8 @@ class GraphBuilder:
             call(add, graph, early, [node] * len(early), kinds, len(early), doing=doing)
         if is_small:
             self._small.add(int(node))
+        if is_bare:
+            self._bare.add(int(node))
         return node
 
     @property

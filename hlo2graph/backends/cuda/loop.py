@@ -62,7 +62,8 @@ def loop_kernel(
         write = partial(_update, emitter, computation, update, number, leaves[number])
         writer.write([_update_shape(computation, update)], write)
     text = signature.declare(emitter.needed_lines(), THREADS, wide=writer.wide)
-    return KernelSource(signature.name, text, blocks_for(writer.threads, THREADS), THREADS)
+    grid = blocks_for(writer.threads, THREADS)
+    return KernelSource(signature.name, text, grid, THREADS, is_bare=True)
 
 
 class _Passes:

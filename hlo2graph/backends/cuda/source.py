@@ -85,6 +85,7 @@ class KernelSource:
     shared_bytes: int = 0  # dynamic shared memory
     tf32: bool = False  # it rounds operands of f32 products to TF32
     is_light: bool = False  # elementwise over few elements, as short as a kernel can be
+    is_bare: bool = False  # it holds no shared memory, however many blocks it has
 
     @property
     def nameless(self) -> KernelSource:

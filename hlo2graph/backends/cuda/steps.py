@@ -56,6 +56,7 @@ class KernelStep:
     shared_bytes: int
     arguments: tuple[Operand, ...]
     is_light: bool = False  # as short as a kernel can be
+    is_bare: bool = False  # it holds no shared memory
 
     @property
     def slices(self) -> tuple[Slice, ...]:
