@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver as real
 
-from hlo2graph.backends.cuda import executable
+from hlo2graph.backends.cuda import call, executable
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.errors import BackendError, InputError
@@ -62,6 +62,20 @@ def test_sets_of_arrays_that_take_turns_are_recognised_and_not_kept_alive(fake, 
     exe(*sets)
     gc.collect()
     assert second() is None
+
+
+def test_an_array_that_another_stream_wrote_since_is_waited_for(fake, monkeypatch):
+    _, exe = fake(DIAMOND, pointers="update")
+    x, waits = ours(exe, X), []
+    monkeypatch.setattr(call, "let_wait", lambda waiting, running: waits.append(waiting))
+    exe(x)
+    exe(x)
+    assert waits == []
+    exe.run([put(X)], out=[x], stream=71)
+    assert waits == [71]
+    for calls in (2, 3):  # it stays with that stream
+        exe(x)
+        assert waits[1:] == [int(exe.stream)] * (calls - 1)
 
 
 def test_an_array_that_was_written_since_is_read_anew(fake):

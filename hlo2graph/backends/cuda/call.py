@@ -134,7 +134,7 @@ class Outputs:
         if type(array) is DeviceArray and array.layout is leaf.shape:
             if array.stream is not self._stream:
                 let_wait(int(self._stream), array.stream.handle)
-                array.stream = self._stream  # where it is ready after the call
+                array.pass_to(self._stream)
             self.owners.append(array)
             return array.address
         if isinstance(array, np.ndarray):
@@ -148,7 +148,7 @@ class Outputs:
                 )
             taken = take(array, leaf, f"result {position}", self._device, self._stream)
             if isinstance(array, DeviceArray):
-                array.stream = self._stream
+                array.pass_to(self._stream)
             self.owners += (taken.owner, array)
             return taken.address
         if not is_fresh:

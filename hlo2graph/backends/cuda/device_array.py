@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,8 +24,11 @@ class DeviceArray:
 
     A result shows the executable's own memory, which the next call of the same thread on the same
     stream overwrites. Who wants to keep it asks `run` for a fresh one, or copies it. `stream` is
-    where it is ready: who uses it on another one must wait, which DLPack sees to.
+    where it is ready: who uses it on another one must wait, which DLPack sees to. `passes` counts
+    how often any array came to be ready on another stream than before.
     """
+
+    passes: ClassVar[int] = 0
 
     __slots__ = (
         *("__weakref__", "_device", "_home"),
@@ -62,6 +65,12 @@ class DeviceArray:
         self.stream.synchronize("waiting for a result")
         found = read_array(self.address, self.layout)
         return found if dtype is None else found.astype(dtype)
+
+    def pass_to(self, stream: Stream) -> None:
+        """Be ready on `stream` from now on, which has waited for the one before."""
+        if stream is not self.stream:
+            self.stream = stream
+            DeviceArray.passes += 1
 
     def fill(self, array: Array) -> None:
         """Copy an array of its element type and shape from the host."""

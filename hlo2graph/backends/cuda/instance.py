@@ -78,6 +78,7 @@ class Instance:
         self._results: tuple[DeviceArray, ...] = ()
         self._results_on: Stream | None = None
         self._known: OrderedDict[tuple[int, ...], Known] = OrderedDict()  # by arguments' ids
+        self._passes = 0  # of arrays from stream to stream, when these were known
         self._asked: tuple[int, ...] = ()  # the key of the arguments that came last
         self._again: tuple[Known | None, Sequence[object]] = (None, ())
         weakref.finalize(self, _wait, stream, self._ran, self._kept).atexit = False
@@ -127,6 +128,9 @@ class Instance:
         known = self._known.get(self._asked)
         if known is None:
             return False
+        if self._passes != DeviceArray.passes:  # one of them may be ready elsewhere now
+            self._known.clear()
+            return False
         for ref, arg in zip(known.refs, args, strict=True):
             if ref() is not arg:
                 return False
@@ -139,8 +143,9 @@ class Instance:
 
     def _remember(self, call: Call, route: Route) -> None:
         """Know a call again; of those that keep something of other libraries alive, the last."""
-        if call.kept is None:
+        if call.kept is None or self._passes != DeviceArray.passes:
             self._known.clear()
+            self._passes = DeviceArray.passes
         self._known[self._asked] = Known(
             call.refs, route, call.owners if call.kept is None else (), call.kept or ()
         )
