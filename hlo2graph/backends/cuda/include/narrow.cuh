@@ -55,42 +55,60 @@ HLO_NARROW_INTS(HLO_RANGE)
 
 // ---- rounding ---------------------------------------------------------------------------------
 
+// The magnitude of a float, rounded to exponent and mantissa side by side, ties to even, which may
+// run over the largest finite one. Below the least normal one a sum rounds, whose last bit counts
+// what lies between two numbers there.
+template <int M, int B> __device__ inline u32 narrow_magnitude(u32 magnitude) {
+  const int drop = 23 - M;
+  const u32 least = (u32)(128 - B) << 23, unit = (u32)(151 - B - M) << 23;
+  const u32 even = magnitude >> drop & 1u;
+  const u32 normal = ((magnitude + (1u << (drop - 1)) - 1u + even) >> drop) - ((u32)(127 - B) << M);
+  const u32 small = bits_as<u32>(bits_as<f32>(magnitude) + bits_as<f32>(unit)) - unit;
+  return magnitude < least ? small : normal;
+}
+
+// Without branches, which would part what neighbouring elements have in common.
 template <int E, int M, int B, Special S>
 __device__ inline u8 encode_narrow(f32 x) {
   const u32 all = (1u << (E + M)) - 1u, sign_bit = 1u << (E + M);
-  u32 b = bits_as<u32>(x), sign = b >> 31 ? sign_bit : 0u, magnitude = b & 0x7fffffffu;
   const u32 infinity = ((1u << E) - 1u) << M;
   const u32 largest = S == IEEE ? infinity - 1u : S == FINITE_NAN ? all - 1u : all;
-  if (magnitude > 0x7f800000u) {  // NaN
-    if (S == IEEE) return (u8)(sign | infinity | (1u << (M - 1)));
-    if (S == FINITE_NAN) return (u8)(sign | all);
-    return (u8)sign_bit;
+  const u32 b = bits_as<u32>(x), sign = b >> (31 - E - M) & sign_bit, magnitude = b & 0x7fffffffu;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  // The types that have an instruction, which keeps to finite numbers.
+  u16 pair;
+  if constexpr (S == FINITE_NAN && M == 3 && B == 7) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return (u8)(magnitude > 0x43e80000u ? sign | all : pair);  // 464 and below becomes 448
   }
-  u32 rounded = magnitude == 0x7f800000u ? all + 1u : round_magnitude<M, B>(magnitude);
-  if (rounded > largest) {
-    if (S == IEEE) return (u8)(sign | infinity);
-    if (S == FINITE_NAN) return (u8)(sign | all);
-    if (S == UNSIGNED0) return (u8)sign_bit;
-    return (u8)(sign | largest);
+  if constexpr (S == IEEE && M == 2 && B == 15) {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    const u32 special = sign | infinity | (magnitude > 0x7f800000u ? 1u << (M - 1) : 0u);
+    return (u8)(magnitude >= 0x47700000u ? special : pair);  // 61440 and above
   }
-  if (S == UNSIGNED0 && rounded == 0) return 0;
-  return (u8)(sign | rounded);
+#endif
+  const u32 rounded = narrow_magnitude<M, B>(magnitude);
+  const u32 beyond = S == IEEE ? sign | infinity : S == FINITE_NAN ? sign | all : sign_bit;
+  const u32 nan = S == IEEE ? sign | infinity | 1u << (M - 1) : S == FINITE_NAN ? sign | all : sign_bit;
+  u32 found = sign | rounded;
+  if (S == UNSIGNED0) found = rounded == 0 ? 0 : found;
+  found = rounded > largest ? (S == FINITE ? sign | largest : beyond) : found;
+  return (u8)(magnitude > 0x7f800000u ? nan : found);
 }
 
 template <int E, int M, int B, Special S>
 __device__ inline f32 decode_narrow(u8 bits) {
-  const u32 all = (1u << (E + M)) - 1u, sign_bit = 1u << (E + M);
-  u32 magnitude = bits & all, exponent = magnitude >> M, mantissa = magnitude & ((1u << M) - 1u);
-  u32 sign = bits & sign_bit ? 0x80000000u : 0u;
-  if (S == UNSIGNED0 && bits == sign_bit) return bits_as<f32>(0x7fc00000u);
-  if (S == FINITE_NAN && magnitude == all) return bits_as<f32>(sign | 0x7fc00000u);
-  if (S == IEEE && exponent == (1u << E) - 1u)
-    return bits_as<f32>(sign | 0x7f800000u | (mantissa ? 0x400000u : 0u));
-  if (exponent == 0) {
-    f32 unit = bits_as<f32>((u32)(127 + 1 - B - M) << 23);
-    return bits_as<f32>(sign | bits_as<u32>((f32)mantissa * unit));
+  const u32 all = (1u << (E + M)) - 1u, sign_bit = 1u << (E + M), infinity = ((1u << E) - 1u) << M;
+  const u32 magnitude = bits & all, sign = (bits & sign_bit) << (31 - E - M);
+  const f32 scale = bits_as<f32>((u32)(254 - B) << 23);
+  u32 found = sign | bits_as<u32>(bits_as<f32>(magnitude << (23 - M)) * scale);
+  if (S == UNSIGNED0) found = bits == sign_bit ? 0x7fc00000u : found;
+  if (S == FINITE_NAN) found = magnitude == all ? sign | 0x7fc00000u : found;
+  if (S == IEEE) {
+    const u32 special = sign | 0x7f800000u | (magnitude > infinity ? 0x400000u : 0u);
+    found = magnitude >= infinity ? special : found;
   }
-  return bits_as<f32>(sign | ((exponent + 127u - B) << 23) | (mantissa << (23 - M)));
+  return bits_as<f32>(found);
 }
 
 // ---- load and store ---------------------------------------------------------------------------
