@@ -445,7 +445,7 @@ def fake(monkeypatch):
             if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
                 monkeypatch.setattr(module, "cuda", found)
         monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
-        monkeypatch.setattr(executable, "kernels_of", without_text)
+        monkeypatch.setattr(executable, "write_kernels", writing_no_text)
         monkeypatch.setattr(products, "library", lambda: library or None)
         monkeypatch.setattr(products, "BlasPlan", FakeProduct)
         monkeypatch.setattr(executable, "check_support", lambda _: None)
@@ -465,6 +465,10 @@ def fake(monkeypatch):
 def without_code(units, arch):
     """Return a module for each unit, which the driver does not look into."""
     return [Compiled(b"", cached=False) for _ in units]
+
+
+def writing_no_text(plan, without, **options):
+    yield from without_text(plan, without, **options).items()
 
 
 def without_text(plan, without=(), *, precise=False, known=None):

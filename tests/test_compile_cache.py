@@ -9,7 +9,7 @@ import pytest
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import builtin, cache, compiler, functions
-from hlo2graph.backends.cuda.functions import compile_kernels, names_in, parted
+from hlo2graph.backends.cuda.functions import compile_kernels, names_in, units_of
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import KernelSource
 
@@ -109,15 +109,25 @@ def kernel(name, letters):
     )
 
 
-def test_units_are_of_equal_length_and_few():
-    lengths = [2250, 2000, 1750, 750, 500, 250, 125, 100]
-    texts = ["x" * n for n in lengths]
-    units = parted(texts)
-    assert [unit.count("x") for unit in units] == [2625, 2600, 2500]
-    assert parted(texts) == units
-    assert len(parted(["x" * 100] * 20)) == 2
-    assert len(parted(["x" * 10**6])) == 1
-    assert parted([]) == []
+def test_units_begin_as_soon_as_they_are_long_enough_and_grow():
+    written = []
+
+    def texts(lengths):
+        for number, length in enumerate(lengths):
+            written.append(length)
+            yield f"{number:04}" + "x" * (length - 4)
+
+    first, *others = units_of(texts([3000, 4000, 6000, 200, 100]))
+    assert [unit.count("x") for unit in (first, *others)] == [6992, 5996, 292]
+    written.clear()
+    next(units_of(texts([9000] * 20)))
+    assert written == [9000]
+    units = list(units_of(texts([1000] * 1000)))
+    lengths = [unit.count("x") for unit in units]
+    assert lengths[:-1] == sorted(lengths[:-1])
+    assert 30 < len(units) < 50
+    assert list(units_of(["x" * 10**6, "x" * 10**6])) == [compiler.unit_text(["x" * 10**6])]
+    assert list(units_of([])) == []
 
 
 def test_what_belongs_to_no_hlo_is_compiled_once_and_is_last(monkeypatch):

@@ -31,7 +31,7 @@ from hlo2graph.backends.cuda.driver import device_count, open_device
 from hlo2graph.backends.cuda.functions import Functions, compile_kernels
 from hlo2graph.backends.cuda.held import memory_of
 from hlo2graph.backends.cuda.instance import Call, Instance
-from hlo2graph.backends.cuda.kernels import KernelKey, Texts, kernels_of
+from hlo2graph.backends.cuda.kernels import KernelKey, Texts, write_kernels
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
@@ -103,12 +103,13 @@ class CudaExecutable:
         units: Sequence[Compiled]
         if kernels is None:
             texts = texts or Texts()
-            with timed("kernels as text"):
-                written = kernels_of(plan, products.plans, precise=self.precise, known=texts.known)
-                sources = dict(written)
+            sources = {}
+            written = write_kernels(plan, products.plans, precise=self.precise, known=texts.known)
             with timed("compile kernels"):
                 units = compile_kernels(
-                    tuple(sources.values()), device.arch, partial(texts.keep_new, sources)
+                    (sources.setdefault(*made) for made in written),
+                    device.arch,
+                    partial(texts.keep_new, sources),
                 )
         else:
             sources, units = dict(kernels.sources), kernels.units

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import isqrt
 from typing import Any
 
 from hlo2graph.backends.cuda import builtin
@@ -14,7 +13,8 @@ from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.source import KernelSource
 
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
-LETTERS = 1200  # of C++ that take the compiler as long as the headers of a unit
+LEAST_LETTERS = 5000  # of a unit's C++, but for the last one's
+MOST_ALIKE = 8  # units of the least length; those behind them grow
 
 _SECTION = re.compile(rb"\.text\.(\w+)\0")
 OWN: dict[str, Compiled] = {}  # what belongs to no HLO, by architecture: compiled once a process
@@ -54,15 +54,16 @@ class Functions:
 
 
 def compile_kernels(
-    sources: Sequence[KernelSource], arch: str, meanwhile: Callable[[], None] | None = None
+    sources: Iterable[KernelSource], arch: str, meanwhile: Callable[[], None] | None = None
 ) -> list[Compiled]:
     """Compile all kernels of a plan, and last those that belong to no HLO.
 
-    `meanwhile` is done while they are compiled.
+    The first are compiled while those behind them are still written. `meanwhile` is done when all
+    are written, while they are compiled.
     """
 
     def units() -> Iterator[str]:
-        yield from parted(list(dict.fromkeys(source.text for source in sources)))
+        yield from units_of(source.text for source in sources)
         if arch not in OWN:
             yield builtin.TEXT
         if meanwhile is not None:
@@ -80,18 +81,23 @@ def names_in(cubin: bytes) -> list[bytes]:
     return _SECTION.findall(cubin)
 
 
-def parted(texts: Sequence[str]) -> list[str]:
-    """Return units of about equal length, the longest first, for kernels' texts.
+def units_of(texts: Iterable[str]) -> Iterator[str]:
+    """Yield translation units of different kernels' texts, each as soon as its texts are there.
 
-    Units are compiled side by side, but one after another is parsed, headers first: so many are
-    taken that all headers take as long as the last unit's kernels.
+    Units are compiled side by side, but one after another is parsed, headers first: the more there
+    is, the longer is each.
     """
-    count = min(len(texts), isqrt(sum(map(len, texts)) // LETTERS) + 1)
-    units: list[list[str]] = [[] for _ in range(count)]
-    for text in sorted(texts, key=len, reverse=True):
-        min(units, key=_letters).append(text)
-    return [unit_text(unit) for unit in sorted(units, key=_letters, reverse=True)]
-
-
-def _letters(unit: Sequence[str]) -> int:
-    return sum(map(len, unit))
+    unit: list[str] = []
+    known: set[str] = set()
+    letters = written = 0
+    for text in texts:
+        if text in known:
+            continue
+        known.add(text)
+        unit.append(text)
+        letters, written = letters + len(text), written + len(text)
+        if letters >= max(LEAST_LETTERS, written // MOST_ALIKE):
+            yield unit_text(unit)
+            unit, letters = [], 0
+    if unit:
+        yield unit_text(unit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -90,32 +90,58 @@ def kernels_of(
     precise: bool = False,
     known: Mapping[KernelKey, KernelSource] = NONE,
 ) -> dict[KernelKey, KernelSource]:
-    """Return the kernels of every thunk of `plan`, nested ones too, in order of first use.
+    """Return the kernels that `write_kernels` yields, in order of first use."""
+    found = dict(write_kernels(plan, without, precise=precise, known=known))
+    return {key: found[key] for key in _thunks_by_key(plan, without)}
+
+
+def write_kernels(
+    plan: Plan,
+    without: Container[str] = (),
+    *,
+    precise: bool = False,
+    known: Mapping[KernelKey, KernelSource] = NONE,
+) -> Iterator[tuple[KernelKey, KernelSource]]:
+    """Yield the kernels of every thunk of `plan`, nested ones too: those first that are long.
 
     Keys whose kernels have the same text, as those may that share bytes or not, have one.
     `without` names the computations that a library runs; `precise` forbids what rounds more than
     the types do: TF32, sums on tensor cores. `known` are kernels that were written before.
     """
-    found: dict[KernelKey, KernelSource] = {}
     alike: dict[KernelSource, KernelSource] = {}
     taken = {source.name for source in known.values()}
     device, still = figures_for(plan.target), _still(plan)
-    for thunk in computing(plan.body):
-        by_library = isinstance(thunk, Library) and thunk.computation in without
-        key = key_of(thunk)
-        if by_library or key in found:
-            continue
+    thunks = _thunks_by_key(plan, without)
+    names = {key: cpp_name(t.name, taken) for key, t in thunks.items() if key not in known}
+    for key in sorted(thunks, key=partial(_is_short, plan.computations)):
         if key in known:
-            found[key] = known[key]
+            yield key, known[key]
             continue
-        name = cpp_name(thunk.name, taken)
-        computation = plan.computations[thunk.computation]
         signature = signature_of(
-            name, computation, device, key.misaligned, precise=precise, still=still[key]
+            *(names[key], plan.computations[key.computation], device, key.misaligned),
+            precise=precise,
+            still=still[key],
         )
         source = kernel_source(key, signature, plan.computations)
-        found[key] = alike.setdefault(source.nameless, source)
+        yield key, alike.setdefault(source.nameless, source)
+
+
+def _thunks_by_key(plan: Plan, without: Container[str]) -> dict[KernelKey, Computing[Slice]]:
+    """Return the first thunk of each kernel, in order, but for those that a library runs."""
+    found: dict[KernelKey, Computing[Slice]] = {}
+    for thunk in computing(plan.body):
+        if not (isinstance(thunk, Library) and thunk.computation in without):
+            found.setdefault(key_of(thunk), thunk)
     return found
+
+
+def _is_short(computations: Mapping[str, Computation], key: KernelKey) -> tuple[bool, int]:
+    """Return what is the less, the longer the compiler is likely to take over a kernel."""
+    instructions = list(computations[key.computation].instructions)
+    for instr in instructions[:]:
+        for name in instr.called():
+            instructions += computations[name].instructions
+    return not any(i.opcode == "convolution" for i in instructions), -len(instructions)
 
 
 def _still(plan: Plan) -> dict[KernelKey, frozenset[str]]:
