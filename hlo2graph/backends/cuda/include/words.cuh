@@ -5,10 +5,10 @@
 
 namespace hlo {
 
-template <int Bytes> struct Unsigned;
-template <> struct Unsigned<1> { typedef u8 type; };
-template <> struct Unsigned<2> { typedef u16 type; };
-template <> struct Unsigned<4> { typedef u32 type; };
+template <int Bytes> struct BitsOf;
+template <> struct BitsOf<1> { typedef u8 type; };
+template <> struct BitsOf<2> { typedef u16 type; };
+template <> struct BitsOf<4> { typedef u32 type; };
 
 // The word that begins `bits` bits into the lower of two.
 __device__ inline u32 word_between(u32 low, u32 high, unsigned bits) {
@@ -26,7 +26,7 @@ template <int Count, class Word> __device__ inline Word word_at(const Word* word
 
 // An element of a word.
 template <class T, class Word> __device__ inline T element_of(Word word, int number) {
-  typedef typename Unsigned<sizeof(T)>::type Narrow;
+  typedef typename BitsOf<sizeof(T)>::type Narrow;
   return bits_as<T>((Narrow)(word >> (unsigned)(8 * sizeof(T)) * number));
 }
 
