@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda.source import KernelSource
 
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
 LEAST_LETTERS = 5000  # of a unit's C++, but for the last one's
-MOST_ALIKE = 8  # units of the least length; those behind them grow
+MOST_ALIKE = 16  # units of the least length; those behind them grow
 
 _SECTION = re.compile(rb"\.text\.(\w+)\0")
 OWN: dict[str, Compiled] = {}  # what belongs to no HLO, by architecture: compiled once a process
