@@ -53,6 +53,7 @@ ENTRY e {
         "ROOT r = sort(x), dimensions={0}, to_apply=sum",
         "ROOT r = sort(x, x), dimensions={0}, to_apply=sum",
         "ROOT r = tuple(o, x)",
+        "ROOT r = f32[4294967296,4294967296] custom-call(x), custom_call_target='t'",
         "ROOT r = add-dependency(o, x)",
     ],
 )
@@ -71,6 +72,7 @@ def test_taken_as_by_xla(line: str) -> None:
             for layout in ("TS(1)", "T(2,)", "E)", "E(4,5)", "SC(1)", "#(foo)", "D(D,)", "T(2)T(2)")
         ),
         "ROOT r = f32[?] constant(1)",
+        "ROOT r = (f32[4294967296,2147483647]) custom-call(x), custom_call_target='t'",
         "ROOT r = f32[?] constant({1})",
         "ROOT r = f32[0,2] constant(1)",
         "ROOT r = f32[2,2] constant({1,2})",

@@ -10,7 +10,7 @@ from hlo2graph.frontend.scan import Fault, blank_comments, shown, skip_blank
 from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Kind, Layout, Shape, TupleShape
 
 DEEPEST = 64  # levels of tuples in tuples
-MOST_ELEMENTS = 2**63 - 1  # elements of a dimension, and of the whole array
+MOST_ELEMENTS = 2**63 - 1  # of a dimension; and of bytes of an array in a tuple
 _ARRAY = re.compile(
     r"(?P<dtype>[A-Za-z]\w*+)\s*+\[(?P<dims>[^\[\]]*+)\](?>\s*+\{(?P<layout>[^{}]*+)\})?+", re.ASCII
 )
@@ -146,7 +146,7 @@ class ShapeReader:
         parts, end = self._list(text, at, ")", depth + 1)
         for part in parts:
             if isinstance(part, Shape):
-                _check_order(part, at, end)
+                _check_part(part, at, end)
         return TupleShape(parts), end
 
     def _list(self, text: str, at: int, mark: str, depth: int) -> tuple[tuple[AnyShape, ...], int]:
@@ -168,8 +168,10 @@ class ShapeReader:
         return tuple(parts), at + 1
 
 
-def _check_order(part: Shape, start: int, end: int) -> None:
-    """Check a part's layout at once, as XLA does; that of an array alone is for the verifier."""
+def _check_part(part: Shape, start: int, end: int) -> None:
+    """Check a tuple's part at once, as XLA does; an array alone is for the verifier."""
+    if abs(part.size) > MOST_ELEMENTS:
+        raise Fault(f"{part} in a tuple has 2^63 bytes or more", start, end)
     if part.layout is None:
         return
     if sorted(part.minor_to_major) != list(range(part.rank)):
@@ -204,8 +206,6 @@ def _array(found: re.Match[str]) -> Shape:
     shape = Shape(dtype, dims, _layout(found, len(dims)), dynamic)
     if dtype.kind in (Kind.TOKEN, Kind.OPAQUE) and (dims or shape.layout):
         raise Fault(f"{dtype} has no dimensions and no layout", *found.span())
-    if shape.elements > MOST_ELEMENTS:
-        raise Fault("the array has 2^63 elements or more", *found.span("dims"))
     return shape
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn, TypeAlias
 
 from hlo2graph.errors import Note, VerifyError
 from hlo2graph.frontend.allowed import ALLOWED_ATTRS, COMMON_ATTRS
+from hlo2graph.frontend.shapes import MOST_ELEMENTS
 from hlo2graph.frontend.verify_devices import check_devices
 from hlo2graph.frontend.verify_entry import check_entry
 from hlo2graph.frontend.verify_operands import check_operands
@@ -128,7 +129,7 @@ class _Checker:
         _check_attrs(instr)
         _check_replication(instr)
         _check_arity(instr, spec)
-        _check_layouts(instr)
+        _check_arrays(instr)
         check_operands(instr, operands)
         for called in instr.called():
             self._check_called(instr, called)
@@ -189,8 +190,10 @@ def _counted(least: int, most: int | None) -> str:
     return f"{least} operand{'s' * (least != 1)}"
 
 
-def _check_layouts(instr: Instruction) -> None:
+def _check_arrays(instr: Instruction) -> None:
     for leaf in instr.shape.leaves():
+        if leaf.elements > MOST_ELEMENTS:
+            _refuse(instr, "the array has 2^63 elements or more")
         order = leaf.layout.minor_to_major if leaf.layout else ()
         if leaf.layout and sorted(order) != list(range(leaf.rank)):
             _refuse(instr, f"the layout {leaf.layout} is no order of {leaf.rank} dimensions")
