@@ -16,7 +16,7 @@ much of a row of the cuts as of the results: neighbours meet in the cache, and i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
@@ -34,6 +34,7 @@ from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.device import Expr, Index
 
 CACHED = 4096  # bytes that threads come back to while they are in the cache
+BYTES = 4  # of a word that a thread reads of bytes
 MOST_UNROLLED = 8  # rows that a thread has under way at once on the way out
 
 
@@ -56,7 +57,9 @@ def turned_kernel(
         return None
     for tile in tiles_for(across, cuts, signature):
         emitter = ElementEmitter(computations, signature.index_type)
-        TileWriter(across, tile, computation, emitter, cuts, signature.results).write()
+        TileWriter(
+            across, tile, computation, emitter, cuts, signature.results, signature.misaligned
+        ).write()
         lines = emitter.needed_lines()
         if len(lines) <= MOST_LINES and most_alive(lines) <= MOST_VALUES:
             text = signature.declare(lines, tile.threads, wide=True, resident=tile.resident)
@@ -78,9 +81,11 @@ class TileWriter:
     emit: ElementEmitter
     cuts: Sequence[Shape]
     results: Sequence[Shape]
+    misaligned: Set[str]
     shared: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  # the same as words as wide as a square
     batch: Index = ()
+    begin: Expr = ""  # across, of the square that a thread reads
 
     def write(self) -> None:
         """Write all lines."""
@@ -146,7 +151,7 @@ class TileWriter:
                 for cut, shape, name, store in zip(
                     self.what.cuts, self.cuts, self.shared, stores, strict=True
                 ):
-                    value = emit.stored(shape.dtype, emit.leaf(cut, 0, place))
+                    value = self._element(cut, shape, place, number)
                     column = _times(row, tile.square) + (f" + {k}" if k else "")
                     store.append(f"{name}[own * {tile.stride} + {column}] = {value};")
             tests = [f"{row} < {tile.held}"] if start + step > tile.held else []
@@ -159,15 +164,35 @@ class TileWriter:
                     emit.line(line)
         self.widen(mark)
 
+    def _element(self, cut: str, shape: Shape, place: Index, number: Expr) -> Expr:
+        """Return an element of a cut as it lies in memory; `number` is its own across.
+
+        Of bytes that are read as they are, a thread reads a word: each would else have a register.
+        The compiler drops the bytes' own reads.
+        """
+        emit, tile = self.emit, self.tile
+        value = emit.leaf(cut, 0, place)
+        parameter, source, index = emit.origins.get(value, (0, shape, ()))
+        is_plain = index.count(number) == 1 and f"p{parameter}" not in self.misaligned
+        if tile.ends is None or not is_plain or shape.dtype.size * tile.square != BYTES:
+            return emit.stored(shape.dtype, value)
+        first = emit.offset(source, tuple(self.begin if i == number else i for i in index))
+        word, kind = emit.fresh("w"), storage_type(shape.dtype)
+        words = f"(const hlo::u32*)p{parameter}"
+        emit.line(f"const auto {word} = hlo::word_within<{tile.square}>({words}, {first});")
+        return emit.stored(
+            shape.dtype, emit.read(shape.dtype, f"hlo::element_of<{kind}>({word}, part)")
+        )
+
     def _across(self) -> tuple[int, Expr, Expr]:
         """Return where lanes begin to differ, the lane's element across, and the lane's number."""
         emit, tile = self.emit, self.tile
         if tile.ends is None:
             mark = self._declare_first(_clamped("top + lane", tile.across, tile.rows * tile.high))
             return mark, "first", f"first % {tile.square}"
-        begin = emit.integer(tile.odd_square(emit.integer("top + lane")))
+        self.begin = emit.integer(tile.odd_square(emit.integer("top + lane")))
         mark = self.declare_lane()
-        return mark, emit.integer(f"{begin} + part"), "part"
+        return mark, emit.integer(f"{self.begin} + part"), "part"
 
     def declare_lane(self) -> int:
         """Declare `part`, the number of a lane; return the number of lines before what differs."""

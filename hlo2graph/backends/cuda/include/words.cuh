@@ -24,6 +24,14 @@ template <int Count, class Word> __device__ inline Word word_at(const Word* word
   return word_between(found[0], found[1], first % Count * (unsigned)(8 * sizeof(Word) / Count));
 }
 
+// The same, of words of which those behind the elements may not be there.
+template <int Count, class Word, class Index>
+__device__ inline Word word_within(const Word* words, Index first) {
+  const Index last = first + (Count - 1);
+  const unsigned bits = (unsigned)(first % Count) * (unsigned)(8 * sizeof(Word) / Count);
+  return word_between(words[first / Count], words[last / Count], bits);
+}
+
 // An element of a word.
 template <class T, class Word> __device__ inline T element_of(Word word, int number) {
   typedef typename BitsOf<sizeof(T)>::type Narrow;
