@@ -43,7 +43,7 @@ from hlo2graph.passes.expand_normalizations import expand_normalizations
 from hlo2graph.passes.expand_scans import expand_scans
 from hlo2graph.passes.expand_sorts import expand_sorts
 from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
-from hlo2graph.passes.fusion.unfuse import unfuse
+from hlo2graph.passes.fusion.unfuse import unfuse, unfuse_middles
 from hlo2graph.passes.fusion.why import Decisions, Why, launches_of
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.large import SPLIT_LARGE
@@ -79,7 +79,9 @@ _COMPILED = re.compile(r"[^\n]+\.h2g")  # the path of one
 Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
-EXPANSIONS: tuple[Pass, ...] = (settle_sizes, expand_scans, expand_sorts, expand_choleskys)
+EXPANSIONS: tuple[Pass, ...] = (
+    *(unfuse_middles, settle_sizes, expand_scans, expand_sorts, expand_choleskys),
+)
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": EXPANSIONS,
     "default": (

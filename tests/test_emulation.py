@@ -98,14 +98,39 @@ def test_what_has_no_kernel_is_named(path):
         assert named in str(caught.value)
 
 
-def test_an_operation_of_its_own_form_inside_a_fusion_is_named():
-    text = """HloModule m
+FUSED = """HloModule m
 lt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }
-fused { x = f32[8] parameter(0) s = f32[8] sort(x), dimensions={0}, to_apply=lt
+most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
+inner { x = f32[8] parameter(0) s = f32[8] sort(x), dimensions={0}, to_apply=lt
   ROOT n = f32[8] negate(s) }
-ENTRY e { x = f32[8] parameter(0) ROOT r = f32[8] fusion(x), kind=kLoop, calls=fused }"""
-    with pytest.raises(UnsupportedError, match="sort: needs a kernel of its own"):
-        check_support(plan_of(text))
+plain { x = f32[8] parameter(0) ROOT n = f32[8] negate(x) }
+fused { x = f32[8] parameter(0)
+  at = s32[2,1] iota(), iota_dimension=0
+  few = f32[2] slice(x), slice={[3:5]}
+  s = f32[8] sort(x), dimensions={0}, to_apply=lt
+  t = f32[8] scatter(s, at, few), update_window_dims={}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=most
+  f = f32[8] fusion(t), kind=kLoop, calls=inner
+  g = f32[8] fusion(t), kind=kLoop, calls=plain
+  RESULT }
+ENTRY e { x = f32[8] parameter(0) y = f32[8] negate(x)
+  ROOT r = SHAPE fusion(y), kind=kInput, calls=fused }
+"""
+RESULTS = {
+    "f32[8]": "ROOT r = f32[8] add(f, g)",
+    "(f32[8], f32[8], f32[8])": "ROOT r = (f32[8], f32[8], f32[8]) tuple(t, f, g)",
+    "f32[]": "z = f32[] constant(-9) ROOT r = f32[] reduce(f, z), dimensions={0}, to_apply=most",
+}
+
+
+@pytest.mark.parametrize("fuse", ["none", "default"])
+def test_a_fusion_of_what_needs_kernels_of_its_own_becomes_several(fuse):
+    texts = [FUSED.replace("SHAPE", s).replace("RESULT", r) for s, r in RESULTS.items()]
+    plans = [plan_of(text, fuse) for text in texts]
+    kernels = Kernels(plans)
+    for plan in plans:
+        assert len(plan.body.thunks) > 1
+        agrees(plan, kernels)
 
 
 def test_long_chains_neither_nest_nor_grow():

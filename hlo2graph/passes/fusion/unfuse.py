@@ -1,7 +1,7 @@
 """Take fusions apart: each becomes a call, for `inline_calls` to take in.
 
 In and out: a Module of the same meaning. For modules that XLA has fused and that are to be fused
-by our own rule.
+by our own rule; and for fusions, written by whomever, that no one kernel can be.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Instruction, Module
+from hlo2graph.ops.region import SideBySide, needs_own_kernel, own_root, region_of
 from hlo2graph.passes.sequences import sequences
 
 
@@ -20,6 +21,48 @@ def unfuse(module: Module) -> Module:
         for name, computation in module.computations.items()
     }
     return replace(module, computations=computations)
+
+
+def unfuse_middles(module: Module) -> Module:
+    """Return `module` with calls in the place of the fusions that no kernel can be.
+
+    Such a fusion has in its middle what needs a kernel of its own: a sort, say, whose result it
+    turns around. What it calls becomes thunks, the fusions in it too where they can be kernels.
+    """
+    computations = dict(module.computations)
+    changed = False
+    pending, seen = [*sequences(module)], set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        parted = [i for i in computations[name].instructions if _is_parted(module, i)]
+        if parted:
+            changed = True
+            calls = {i.name: _as_call(i) for i in parted}
+            kept = (calls.get(i.name, i) for i in computations[name].instructions)
+            computations[name] = replace(computations[name], instructions=tuple(kept))
+            pending += [str(i.attrs["calls"]) for i in parted]
+    return replace(module, computations=computations) if changed else module
+
+
+def _is_parted(module: Module, instr: Instruction) -> bool:
+    return instr.opcode == "fusion" and not _is_kernel(module, str(instr.attrs["calls"]))
+
+
+def _is_kernel(module: Module, name: str, *, is_alone: bool = True) -> bool:
+    """Tell whether a computation can be a kernel, or where it is not alone, a part of one."""
+    computation = module.computations[name]
+    own = own_root(computation) if is_alone else None
+    if any(needs_own_kernel(i) and i is not own for i in computation.instructions):
+        return False
+    parts = [i for i in computation.instructions if i.opcode == "fusion"]
+    if not parts:
+        return True
+    region = region_of(computation)
+    beside = region.parts if isinstance(region, SideBySide) else ()
+    return all(_is_kernel(module, str(i.attrs["calls"]), is_alone=i.name in beside) for i in parts)
 
 
 def _with_calls(computation: Computation) -> Computation:
