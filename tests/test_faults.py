@@ -8,7 +8,11 @@ import pytest
 from cuda.bindings import driver as real
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda.pointers import STRATEGIES
+from hlo2graph.backends.cuda import budget as budgets
+from hlo2graph.backends.cuda import built, kept_graph
+from hlo2graph.backends.cuda.budget import GraphBudget
+from hlo2graph.backends.cuda.executable import CudaExecutable
+from hlo2graph.backends.cuda.pointers import STRATEGIES, cache
 from tests.fake_cuda import FakeDriver, FakeLibrary, fake
 from tests.placements import PROGRAMS, Caller
 
@@ -70,23 +74,45 @@ class Faults:
         return faulty
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", ["donated", "switch", "copies", "matmuls"])
-def test_any_driver_call_may_fail(fake, monkeypatch, name, strategy):
-    faults = Faults(4)
-    faults.install(monkeypatch)
+def calls_with_faults(exe, name, faults, other=None):
+    """Call with arrays in all sorts of places while driver calls fail; return how many refused."""
     reference = h2g.compile(PROGRAMS[name], backend="host", fuse="none")
-    _, exe = fake(PROGRAMS[name], pointers=strategy, library=True, instances=3)
     caller = Caller(exe, reference, 3)
+    rival = None if other is None else Caller(other, reference, 4)
     for _ in range(20):
         caller.call()
     exe.run = faults.around(exe.run)
     refused = 0
-    for _ in range(80):
+    for turn in range(80):
+        if rival is not None and turn % 2:
+            rival.call()
         try:
             caller.call()
         except (h2g.BackendError, h2g.HloError):
             assert faults.failed
             refused += 1
             caller.results = None
-    assert refused > 10
+    return refused
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", ["donated", "switch", "copies", "matmuls"])
+def test_any_driver_call_may_fail(fake, monkeypatch, name, strategy):
+    faults = Faults(4)
+    faults.install(monkeypatch)
+    _, exe = fake(PROGRAMS[name], pointers=strategy, library=True, instances=3)
+    assert calls_with_faults(exe, name, faults) > 10
+
+
+@pytest.mark.parametrize("options", [{}, {"capture": "-copy"}, {"temporaries": "graph"}], ids=str)
+@pytest.mark.parametrize("name", ["donated", "loop"])
+def test_also_where_each_call_drops_the_graphs_of_another(fake, monkeypatch, name, options):
+    faults = Faults(5)
+    faults.install(monkeypatch)
+    budget = GraphBudget()
+    for module in (budgets, built, cache, kept_graph):
+        monkeypatch.setattr(module, "BUDGET", budget)
+    h2g.set_graph_budget(0)
+    _, exe = fake(PROGRAMS[name], pointers="auto", **options)
+    assert calls_with_faults(exe, name, faults, CudaExecutable(exe.plan)) > 10
+    assert budget.memory().rebuilt > 20
