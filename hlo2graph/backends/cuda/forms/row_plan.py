@@ -12,6 +12,7 @@ all that it reads, what only a later stage asks for too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.forms.folding import (
@@ -20,6 +21,7 @@ from hlo2graph.backends.cuda.forms.folding import (
     lines_each,
     power_below,
 )
+from hlo2graph.backends.cuda.forms.shifted_rows import may_shift, whole_runs
 from hlo2graph.backends.cuda.forms.windows import height_of
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.backends.cuda.team import WARP, Team
@@ -32,6 +34,8 @@ LONG = 256  # threads of a row that is read in rounds, at least
 WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
+SHIFTED_BYTES = 8  # of a word, in rows that begin anywhere in one
+SHIFTED_EACH = 48  # elements of a thread of such a row, about
 WORD = 4  # bytes, below which an access takes as long as one of these
 FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
 CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
@@ -54,6 +58,7 @@ class RowPlan:
     held: bool
     reads_first: bool  # before the first fold, all that any stage asks for
     is_high: bool = False
+    is_shifted: bool = False  # rows begin anywhere in a run; see shifted_rows
 
     @property
     def is_whole(self) -> bool:
@@ -72,6 +77,9 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     reads, writes = large_sizes(region, signature, computation)
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
     height = height_of(computation, region.space.shape)
+    shifted = _shifted(region, signature, reads or sizes, lines) if height == 1 else None
+    if shifted is not None:
+        return shifted
     beside = _vector(region, min(sizes)) if height == 1 else 1
     vector = max(beside, height)
     vectors = region.steps // vector
@@ -101,6 +109,34 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     first = held and at_once and _is_resident(region, signature, slices)
     team = Team(_lanes(region, signature, slices), slices)
     return RowPlan(team, vector, vectors, chunks, held, first, height > 1)
+
+
+def _shifted(
+    region: Rows, signature: Signature, sizes: Sequence[int], lines: int
+) -> RowPlan | None:
+    """Return the plan of rows that begin anywhere in a word, if elements are narrow.
+
+    `sizes` are the bytes of an element of each array that is read, or of what is written.
+    """
+    vector = SHIFTED_BYTES // max(sizes)
+    if _vector(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
+        return None
+    if signature.misaligned:
+        return None
+    slices = 2 * vector  # more than a row's ends have elements
+    enough = signature.device.multiprocessors * signature.device.threads // 2
+    while slices < WIDEST and (
+        region.steps > SHIFTED_EACH * slices or region.results * slices < enough
+    ):
+        slices *= 2
+    vectors = whole_runs(region.steps, vector)
+    chunks = -(-(vectors + 1) // slices)
+    elements = vector * chunks + 1
+    fits = elements * len(sizes) <= _most_held(slices) and elements * lines <= MOST_LINES_HELD
+    if vectors < slices or not fits:
+        return None
+    team = Team(_lanes(region, signature, slices), slices)
+    return RowPlan(team, vector, vectors, chunks, True, False, is_shifted=True)
 
 
 def _vector(region: Rows, size: int) -> int:

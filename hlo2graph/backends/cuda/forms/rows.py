@@ -19,6 +19,7 @@ from hlo2graph.backends.cuda.forms.fold_places import Place, Run, height_stretch
 from hlo2graph.backends.cuda.forms.folding import FoldWriter
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
+from hlo2graph.backends.cuda.forms.shifted_rows import ShiftedRow
 from hlo2graph.backends.cuda.forms.windows import RULES
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -52,6 +53,7 @@ class _Writer:
         self.fold, self.region, self.plan = fold, region, plan
         self.emit = fold.emit
         self._held: list[Run] = []
+        self._shifted: ShiftedRow | None = None
 
     def write(self) -> None:
         """Write all lines."""
@@ -91,11 +93,20 @@ class _Writer:
         (self._kept,), self._begin = kept.indices, kept.offset
         live = [self._kept[d] for d in space.kept if space.shape.dims[d] != 1]
         self.row = Place(emit, space, live, self.number if space.shape.is_row_major else None)
+        if self.plan.is_shifted:
+            self._shifted = ShiftedRow.of(
+                emit, self.region, self.plan.vector, self._kept, self.number
+            )
 
     def _chunks(self, first: Expr) -> list[Run]:
         """Return the chunks of a round, of which `first` is the first run of columns."""
         found = []
         slices, vectors = self.plan.team.slices, self.plan.vectors
+        if (row := self._shifted) is not None:
+            for k in range(self.plan.chunks):
+                at = self.emit.integer(f"{first} + {k * slices}") if k else first
+                found.append(row.run(at, is_open=(k + 1) * slices > vectors))
+            return [*found, row.ends()]
         for k in range(self.plan.chunks):
             at = self.emit.integer(f"{first} + {k * slices}") if k else first
             open_end = not self.plan.is_whole and k > 0
