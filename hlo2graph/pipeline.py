@@ -48,6 +48,7 @@ from hlo2graph.passes.fusion.why import Decisions, Why, launches_of
 from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.large import SPLIT_LARGE
 from hlo2graph.passes.lay_out_dots import lay_out_dots
+from hlo2graph.passes.lay_out_images import lay_out_images
 from hlo2graph.passes.loops.double_rounds import double_rounds
 from hlo2graph.passes.loops.guard_rounds import guard_rounds
 from hlo2graph.passes.loops.own_inits import own_inits
@@ -87,7 +88,8 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "default": (
         *EXPANSIONS,
         *(inline_calls, expand_normalizations, expand_depthwise, simplify, simplify_loops),
-        *(lay_out_dots, drop_barriers, double_rounds, guard_rounds, expand_inner_products),
+        *(lay_out_dots, lay_out_images, drop_barriers, double_rounds, guard_rounds),
+        expand_inner_products,
         *(
             part_dots,
             own_inits,

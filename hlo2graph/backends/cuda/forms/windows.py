@@ -25,7 +25,7 @@ def height_of(computation: Computation, shape: Shape) -> int:
 
     The rows of an image are the second most minor dimension, what lies in a row the most minor one.
     """
-    if shape.rank < 2 or not shape.is_row_major or not shape.elements:
+    if shape.minor_to_major[:2] != (shape.rank - 1, shape.rank - 2) or not shape.elements:
         return 1
     taps: dict[str, list[Instruction]] = defaultdict(list)
     for instr in computation.instructions:
@@ -43,7 +43,7 @@ def height_of(computation: Computation, shape: Shape) -> int:
 
 def _is_window(pad: Instruction, taps: list[Instruction], shape: Shape) -> bool:
     """Tell whether taps are of all rows and columns of images such as those of `shape`."""
-    if len(taps) < FEWEST_TAPS or not isinstance(pad.shape, Shape) or not pad.shape.is_row_major:
+    if len(taps) < FEWEST_TAPS or not isinstance(pad.shape, Shape):
         return False
     for tap in taps:
         if not isinstance(tap.shape, Shape) or tap.shape.dims[-2:] != shape.dims[-2:]:
