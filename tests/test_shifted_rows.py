@@ -21,6 +21,7 @@ PROGRAMS = (
     ("arg_max", "bf16", (70, 101), (1,)),
     ("two_sums", "bf16", (35, 259), (1,)),
     ("rms_norm", "bf16", (11, 4, 35), (2,)),
+    *(("softmax", "bf16", (2, columns), (1,)) for columns in (50257, 65535)),
 )
 
 

@@ -132,11 +132,16 @@ def _shifted(
     vectors = whole_runs(region.steps, vector)
     chunks = -(-(vectors + 1) // slices)
     elements = vector * chunks + 1
-    fits = elements * len(sizes) <= _most_held(slices) and elements * lines <= MOST_LINES_HELD
-    if vectors < slices or not fits:
+    held = elements * len(sizes) <= _most_held(slices) and elements * lines <= MOST_LINES_HELD
+    if not held:
+        passes = len(region.stages) + any(region.waits)
+        ahead = BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector
+        chunks = max(1, min(*ahead, MOST_LINES // (lines * vector * passes)))
+        slices = _long_slices(region, signature, WIDEST, region.steps * sum(sizes) * (passes > 1))
+    if vectors < slices:
         return None
     team = Team(_lanes(region, signature, slices), slices)
-    return RowPlan(team, vector, vectors, chunks, True, False, is_shifted=True)
+    return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True)
 
 
 def _vector(region: Rows, size: int) -> int:

@@ -105,8 +105,9 @@ class _Writer:
         if (row := self._shifted) is not None:
             for k in range(self.plan.chunks):
                 at = self.emit.integer(f"{first} + {k * slices}") if k else first
-                found.append(row.run(at, is_open=(k + 1) * slices > vectors))
-            return [*found, row.ends()]
+                is_open = (k + 1) * slices > vectors if self.plan.held else k > 0
+                found.append(row.run(at, is_open=is_open))
+            return [*found, row.ends("" if self.plan.held else f"{first} == slice")]
         for k in range(self.plan.chunks):
             at = self.emit.integer(f"{first} + {k * slices}") if k else first
             open_end = not self.plan.is_whole and k > 0
@@ -139,7 +140,8 @@ class _Writer:
             return
         at, step = self.emit.fresh("n"), self.plan.team.slices * self.plan.chunks
         kind = self.emit.index_type
-        head = f"for ({kind} {at} = slice; {at} < {self.plan.vectors}; {at} += {step})"
+        count = self._shifted.runs if self._shifted else self.plan.vectors
+        head = f"for ({kind} {at} = slice; {at} < {count}; {at} += {step})"
         with self.emit.block(head):
             yield self._chunks(at), f"{at} == slice"
 

@@ -63,11 +63,14 @@ class ShiftedRow:
         number = emit.integer(f"({self.word} + {at}) * {self.vector}")
         return Run(tuple(self._places(column, number, self.vector)), inside)
 
-    def ends(self) -> Run:
-        """Return the element at the row's ends that a thread has, if it has one."""
+    def ends(self, first: Expr) -> Run:
+        """Return the element at the row's ends that a thread has, if it has one.
+
+        That is in the `first` of several rounds.
+        """
         emit = self.emit
         rest = emit.integer(f"{self.runs} * {self.vector}")
-        inside = f"slice < {self.region.steps} - {rest}"
+        inside = " && ".join(filter(None, (first, f"slice < {self.region.steps} - {rest}")))
         behind = f"slice < {self.head} ? slice : slice + {rest}"
         column = emit.integer(f"{inside} ? ({behind}) : 0")
         number = emit.integer(f"{self.begin} + {column}")
