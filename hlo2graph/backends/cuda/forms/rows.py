@@ -59,22 +59,38 @@ class _Writer:
         """Write all lines."""
         self.plan.team.place(self.emit)
         self._place_row()
-        free = [k for k in self.fold.results(Size.FULL) if not self.region.waits[k]]
-        waiting = [k for k in self.fold.results(Size.FULL) if self.region.waits[k]]
+        ready = {k: self._stage_before(k) for k in self.fold.results(Size.FULL)}
         start = len(self.emit.lines)
         if self.plan.held:
             self._held = self._chunks("slice")
+            ready = dict.fromkeys(ready, len(self.region.stages))
         for number, stage in enumerate(self.region.stages):
-            early = free if number == 0 and not self.plan.held else []
+            early = [k for k, first in ready.items() if first == number]
             self._stage(self.fold.reduces(stage), early, self._is_awaited(number))
         self.fold.bridge(Size.ROW, self.row)
-        late = [*free, *waiting] if self.plan.held else waiting
+        late = [k for k, first in ready.items() if first == len(self.region.stages)]
         if late:
             with self._round() as (chunks, _):
                 self.fold.store_runs(chunks, late, self.inside)
         self._store_row()
         if self.plan.reads_first:
             loads_first(self.emit, start)
+
+    def _stage_before(self, number: int) -> int:
+        """Return behind how many stages a result can be written, in the round of the next one."""
+        stages = self.region.stages
+        if not self.region.waits[number]:
+            return 0
+        if self.region.bridges:  # which are crossed behind the last stage
+            return len(stages)
+        computation = self.fold.computation
+        behind = {name: k for k, stage in enumerate(stages, 1) for name in stage}
+        for instr in computation.instructions:
+            if instr.name != computation.root or instr.opcode != "tuple":
+                found = max((behind[o] for o in instr.operands if o in behind), default=0)
+                behind[instr.name] = max(found, behind.get(instr.name, 0))
+        root = computation.result
+        return behind[root.operands[number] if root.opcode == "tuple" else root.name]
 
     def _is_awaited(self, stage: int) -> bool:
         """Tell whether anything but row-size results needs the totals of a stage."""
