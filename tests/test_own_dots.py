@@ -290,3 +290,13 @@ def test_whoever_asks_for_all_bits_gets_no_tensor_cores():
     ):
         (source,) = found.values()
         assert ("hlo::mma" in source.text) == source.tf32 == tensor
+
+
+def test_no_few_blocks_begin_when_all_others_are_done():
+    """Of 96 images: three tiles each are more blocks of 16 warps than a device has at once."""
+    images = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+    text = dot(
+        "f32", "96,96,4096]", "96,16,4096]", "96,96,16]", images + "rhs_contracting_dims={2}"
+    )
+    (source,) = kernels_of(h2g.plan(text, target="sm_90", fuse="none")).values()
+    assert (source.grid[0], source.threads) == (288, 256)

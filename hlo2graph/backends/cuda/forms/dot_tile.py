@@ -43,6 +43,7 @@ MOST_SHARED = 40 * 1024
 FULL = 4  # warps of a block, of which it may give each to a tile
 MANY = 16  # blocks of a multiprocessor: more of few warps take longer to start than to compute
 REGISTERS = 1 << 16  # of a multiprocessor
+WARPS_AT_ONCE = 32  # of a multiprocessor, with 64 registers a thread
 MOST_RESIDENT = 512  # threads of a multiprocessor, each with 128 registers for loads under way
 EARLY = 2  # chunks of a warp that are read before the kernels in front are done
 MOST_EARLY = 0.5  # of the registers for that
@@ -83,6 +84,8 @@ class TileWriter:
         self.warps = 1 << (max(1, min(MOST_WARPS, chunks)).bit_length() - 1)
         while self.warps > 1 and sum(p.sharing(self.warps) for p in self.parts) > most:
             self.warps //= 2
+        if chunks >= 4 * self.warps and self._ends_late():
+            self.warps //= 2
         self.teams = 1 if emit else self._teams()
         # A thread stores along the side that has the results' most minor dimension.
         result = written(self.form.instr)
@@ -101,6 +104,11 @@ class TileWriter:
         text = signature.declare(lines, threads, wide=True, resident=resident)
         grid = (self.blocks // self.teams, 1, 1)
         return KernelSource(signature.name, text, grid, threads, tf32=tf32)
+
+    def _ends_late(self) -> bool:
+        """Tell whether a few blocks would begin when all others are done: half as large, none."""
+        room = self.form.signature.device.multiprocessors * WARPS_AT_ONCE
+        return self.warps > 1 and room < self.blocks * self.warps <= 2 * room
 
     def _teams(self) -> int:
         """Return how many tiles a block computes, each with its own warps: more for many of few."""
