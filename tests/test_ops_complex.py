@@ -14,7 +14,9 @@ from tests.emulation import EmulatedExecutable, Kernels
 
 PARTS = (0.0, -0.0, 1.0, -3.0, np.inf, -np.inf, np.nan)
 VALUES = np.array([complex(a, b) for a, b in itertools.product(PARTS, PARTS)])
-SINGLE = ("exponential-minus-one", "logistic", "rsqrt", "tan", "tanh")
+SINGLE = (
+    *("exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sqrt", "tan", "tanh"),
+)
 
 
 def text(dtype: str) -> str:

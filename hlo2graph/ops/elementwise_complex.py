@@ -30,6 +30,11 @@ def sign(x: Array) -> Array:
     return np.where(size == 0, x, of_parts(x.real / by, x.imag / by))
 
 
+def lost(found: Array, x: Array) -> Array:
+    """Return `found`, but not a number where a part of `x` is none: C says more, XLA does not."""
+    return np.where(np.isnan(x), x.dtype.type(complex(np.nan, np.nan)), found)
+
+
 def exponential(x: Array) -> Array:
     """Return e to the x; real where x is."""
     size = np.exp(x.real)

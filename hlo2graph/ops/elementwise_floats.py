@@ -31,7 +31,17 @@ def logistic(x: Array) -> Array:
 
 def sqrt(x: Array) -> Array:
     """Return the square root; of complex numbers, an imaginary part of -0 counts as 0."""
-    return np.asarray(np.sqrt(x + 0 if x.dtype.kind == "c" else x))
+    return whole.lost(np.sqrt(x + 0), x) if x.dtype.kind == "c" else np.asarray(np.sqrt(x))
+
+
+def log(x: Array) -> Array:
+    """Return the natural logarithm."""
+    return whole.lost(np.log(x), x) if x.dtype.kind == "c" else np.asarray(np.log(x))
+
+
+def log_plus_one(x: Array) -> Array:
+    """Return the natural logarithm of x + 1."""
+    return whole.lost(np.log1p(x), x) if x.dtype.kind == "c" else np.asarray(np.log1p(x))
 
 
 def rsqrt(x: Array) -> Array:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -28,7 +29,8 @@ from random_operations import UNDRAWN, random_arguments, random_operation, with_
 
 import hlo2graph as h2g
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.errors import HloError
+from hlo2graph.errors import HloError, VerifyError
+from hlo2graph.frontend import verify
 from hlo2graph.hlo import Computation, Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import compare, tolerance_for
@@ -116,12 +118,17 @@ def _ours(module: Module, arguments: Sequence[Array]) -> list[Sequence[Array]] |
 
 
 def smaller(module: Module) -> Iterator[Module]:
-    """Yield the module with each of its entry's instructions as the result, the fewest first."""
+    """Yield the module with each of its entry's instructions as the result, the fewest first.
+
+    Those that would not be legal are left out: what is begun and never ended, say.
+    """
     entry = module.entry
     for instr in entry.instructions:
         if instr.opcode not in ("parameter", "constant") and instr.name != entry.root:
             kept = {**module.computations, entry.name: _needed(entry, instr.name)}
-            yield replace(module, attrs={}, computations=kept)
+            less = replace(module, attrs={}, computations=kept)
+            with suppress(VerifyError):
+                yield verify(less)
 
 
 def _needed(entry: Computation, root: str) -> Computation:

@@ -78,8 +78,12 @@ template <class T> __device__ inline Complex<T> divide(Complex<T> a, Complex<T> 
   return is_nan(found.re) && is_nan(found.im) ? divide_infinite(a, b) : found;
 }
 
-__device__ inline f32 abs(c64 a) { return ::hypotf(a.re, a.im); }
-__device__ inline f64 abs(c128 a) { return ::hypot(a.re, a.im); }
+__device__ inline f32 hypotenuse(c64 a) { return ::hypotf(a.re, a.im); }
+__device__ inline f64 hypotenuse(c128 a) { return ::hypot(a.re, a.im); }
+// C has it that one infinite part is enough, and XLA that no part may be NaN.
+template <class T> __device__ inline T abs(Complex<T> a) {
+  return is_nan(a.re) || is_nan(a.im) ? nan_like(a.re) : hypotenuse(a);
+}
 template <class T> __device__ inline Complex<T> sign(Complex<T> a) {
   T size = abs(a);
   return size == 0 ? Complex<T>{(T)0, (T)0} : Complex<T>{a.re / size, a.im / size};
@@ -130,7 +134,7 @@ template <class T> __device__ inline Complex<T> tan(Complex<T> a) {
   return {turned.im, -turned.re};
 }
 template <class T> __device__ inline Complex<T> square_root(Complex<T> a) {
-  T size = abs(a);
+  T size = hypotenuse(a);
   if (size == 0) return {(T)0, a.im};
   if (abs(a.im) == infinity_like(size)) return {abs(a.im), a.im};
   if (size == infinity_like(size) && is_finite(a.re) && !is_nan(a.im)) return {size, a.im};
@@ -139,6 +143,7 @@ template <class T> __device__ inline Complex<T> square_root(Complex<T> a) {
   return {abs(a.im) / (2 * root), sign_bit(a.im) ? -root : root};
 }
 template <class T> __device__ inline Complex<T> sqrt(Complex<T> a) {
+  if (is_nan(a.re) || is_nan(a.im)) return {nan_like(a.re), nan_like(a.re)};
   return square_root(Complex<T>{a.re, a.im == 0 ? (T)0 : a.im});  // -0 counts as 0, as in XLA
 }
 template <class T> __device__ inline Complex<T> rsqrt(Complex<T> a) {
