@@ -91,8 +91,8 @@ def block(images: int, side: int, stride: int) -> str:
     def loss(weights, x):
         wide, each, narrow, scale = weights
         y = jax.nn.relu(norm(convolved(x, wide), scale))
-        y = jax.nn.relu(norm(convolved(y, each, stride, 16), scale))
-        return (norm(convolved(y, narrow), scale[:8]) ** 3).mean()
+        y = jax.nn.relu(convolved(y, each, stride, 16))
+        return (convolved(y, narrow) ** 2).mean()
 
     shapes = [(16, 8, 1, 1), (16, 1, 3, 3), (8, 16, 1, 1), (16,)]
     weights = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
@@ -106,7 +106,7 @@ BLOCKS = {"odd": (4, 7, 1), "even": (3, 8, 1), "strided": (2, 14, 2)}
 @pytest.mark.slow
 @needs_gxx
 def test_kernels_read_and_write_what_lies_so():
-    plans = [h2g.plan(block(*given), target="sm_90") for given in BLOCKS.values()]
+    plans = [h2g.plan(block(*BLOCKS[name]), target="sm_90") for name in ("odd", "strided")]
     shapes = [str(t.shape) for p in plans for c in p.computations.values() for t in c.instructions]
     assert any("{3,2,0,1}" in shape for shape in shapes)
     kernels = Kernels(plans)
