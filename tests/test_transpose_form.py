@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from agreement import module
 from hypothesis import Phase, given, settings
@@ -17,6 +18,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.program.device_figures import DeviceFigures
+from hlo2graph.program.uses import computing
 from tests.emulation import EmulatedExecutable, Kernels
 
 FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
@@ -280,3 +282,25 @@ def test_threads_that_wait_for_much_get_the_registers_for_it(dtype, blocks):
     lines = [f"x = {dtype}[4012,4004] parameter(0)", f"r = {dtype}[4004,4012] {call}"]
     (bounds,) = re.findall(r"__launch_bounds__\(\d+(.*)\)", text_of(planned(fused(lines))))
     assert bounds == blocks
+
+
+@needs_gxx
+@pytest.mark.parametrize("dtype", ["u8", "bf16", "f32"])
+def test_sums_go_in_place_of_an_operand(always_tiled, dtype):
+    """What two squares have is written once: it would else be added twice."""
+    x, y = f"{dtype}[129,197]", f"{dtype}[197,129]"
+    lines = [
+        f"x = {x} parameter(0)",
+        f"y = {y} parameter(1)",
+        f"t = {y} transpose(x), dimensions={{1,0}}",
+        f"r = {y} add(t, y)",
+    ]
+    text = fused(lines).replace(
+        "HloModule m", "HloModule m, input_output_alias={ {}: (1, {}, must-alias) }", 1
+    )
+    plan = planned(text)
+    (thunk,) = computing(plan.body)
+    assert thunk.writes[0] in thunk.reads
+    arguments = [np.ones(b.shape.dims, b.shape.dtype.numpy) for b in plan.inputs]
+    (got,) = EmulatedExecutable(plan, Kernels([plan]))(*arguments)
+    assert (got.astype(np.float32) == 2).all()

@@ -7,7 +7,6 @@ these lie across two words. Where a row begins or ends within a word, its elemen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from hlo2graph.backends.cuda.ctypes import storage_type
@@ -23,8 +22,8 @@ def store_words(writer: TileWriter) -> None:
     number = emit.integer(f"top + row % {tile.high}")
     below = emit.integer(f"({tile.odd_square(number)}) + row / {tile.high}")
     y = emit.split(below, writer.dims(writer.what.across))
-    is_open = tile.rows * tile.high > tile.across
-    with emit.block(f"if ({number} < {tile.across})") if is_open else nullcontext():
+    # What the last square has again is not its own to write: an argument may lie there too.
+    with emit.block(f"if ({below} >= {number} * {tile.square})"):
         _store_row(writer, y)
 
 
