@@ -101,7 +101,11 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         vectors = region.steps // vector
         chunks = -(-vectors // slices)
     else:
-        passes = len(region.stages) + any(region.waits)
+        count = region.space.shape.elements
+        late = (
+            w and s.elements == count for w, s in zip(region.waits, signature.results, strict=True)
+        )
+        passes = len(region.stages) + any(late)
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(reads or sizes) if passes > 1 else 0
         slices = _long_slices(region, signature, most, again)
@@ -134,7 +138,11 @@ def _shifted(
     elements = vector * chunks + 1
     held = elements * len(sizes) <= _most_held(slices) and elements * lines <= MOST_LINES_HELD
     if not held:
-        passes = len(region.stages) + any(region.waits)
+        count = region.space.shape.elements
+        late = (
+            w and s.elements == count for w, s in zip(region.waits, signature.results, strict=True)
+        )
+        passes = len(region.stages) + any(late)
         ahead = BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector
         chunks = max(1, min(*ahead, MOST_LINES // (lines * vector * passes)))
         slices = _long_slices(region, signature, WIDEST, region.steps * sum(sizes) * (passes > 1))
