@@ -7,7 +7,8 @@ groups' sums. The kernel is laid out for that by a transpose, which the convolut
 
 The rule, all of it: there are fewer than BLOCKS tiles of TILE places by TILE features, at least
 FEWEST of both, and each sum is of FEWEST_STEPS products or more. There are as many groups as fill
-BLOCKS, of at least LEAST_STEPS.
+BLOCKS, of at least LEAST_STEPS; or twice BLOCKS, where the groups' sums are SMALL beside what is
+read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.split_steps import Regions, become_sum
 
 BLOCKS = 66  # half of what a large GPU runs at once: more would take more memory for less
+SMALL = 1 / 16
 TILE = 64
 FEWEST = 16
 FEWEST_STEPS = 2048
@@ -63,8 +65,10 @@ def _groups(draft: Draft, instr: Instruction) -> int:
         return 1
     tiles = -(-rows // TILE) * -(-columns // TILE)
     features = rhs.dims[labels.rhs.index("i")]
-    most = min(BLOCKS // tiles, steps // LEAST_STEPS)
-    return max((n for n in range(2, min(most, features) + 1) if features % n == 0), default=1)
+    small = int(SMALL * (lhs.size + rhs.size) / (out.elements * WIDE.size))
+    most = max(BLOCKS // tiles, min(2 * BLOCKS // tiles, small))
+    most = min(most, steps // LEAST_STEPS, features)
+    return max((n for n in range(2, most + 1) if features % n == 0), default=1)
 
 
 class _Split:
