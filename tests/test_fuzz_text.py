@@ -10,6 +10,7 @@ import random
 import pytest
 from conftest import SAMPLES
 from fuzz.mutate import mutate
+from fuzz.shrink import shrink_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,12 @@ def test_any_text_is_planned_or_refused(text, beginning):
 
 def entry(body: str, header: str = "") -> str:
     return f"HloModule m{header}\nENTRY e {{ x = f32[] parameter(0) {body} }}"
+
+
+def test_a_text_that_fails_shrinks_to_what_it_takes():
+    long = max(TEXTS, key=len)
+    text = f"{long}\n  a = f32[] planted(b, fault)\n{long}"
+    assert shrink_text(text, lambda less: "planted" in less and "fault" in less) == "plantedfault"
 
 
 DOUBLED = " ".join(f"t{k} = tuple(t{k - 1}, t{k - 1})" for k in range(1, 60))

@@ -12,8 +12,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -26,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from random_modules import random_module
 from random_operations import UNDRAWN, random_arguments, random_operation, with_calls
+from shrink import shrink
 
 import hlo2graph as h2g
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.errors import HloError, VerifyError
-from hlo2graph.frontend import verify
-from hlo2graph.hlo import Computation, Module
+from hlo2graph.errors import HloError
+from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.inspect.reference import host_results
@@ -117,35 +116,14 @@ def _ours(module: Module, arguments: Sequence[Array]) -> list[Sequence[Array]] |
         return f"{type(error).__name__}: {error}"
 
 
-def smaller(module: Module) -> Iterator[Module]:
-    """Yield the module with each of its entry's instructions as the result, the fewest first.
-
-    Those that would not be legal are left out: what is begun and never ended, say.
-    """
-    entry = module.entry
-    for instr in entry.instructions:
-        if instr.opcode not in ("parameter", "constant") and instr.name != entry.root:
-            kept = {**module.computations, entry.name: _needed(entry, instr.name)}
-            less = replace(module, attrs={}, computations=kept)
-            with suppress(VerifyError):
-                yield verify(less)
+def _fails(xla: Xla, arguments: Sequence[Array], kind: str, module: Module) -> bool:
+    why = difference(xla, arguments, module)
+    return why is not None and kind_of(why) == kind
 
 
-def _needed(entry: Computation, root: str) -> Computation:
-    wanted = {root}
-    for instr in reversed(entry.instructions):
-        if instr.name in wanted:
-            wanted.update(instr.operands)
-            after = instr.attrs.get("control-predecessors", ())
-            assert isinstance(after, tuple)
-            wanted.update(str(name) for name in after)
-    kept = (i for i in entry.instructions if i.name in wanted or i.opcode == "parameter")
-    return Computation(entry.name, tuple(kept), root, entry.execution_thread, entry.span)
-
-
-def shrink(module: Module, fails: Callable[[Module], str | None]) -> Module:
-    """Return the smallest of the modules that fail."""
-    return next((less for less in smaller(module) if fails(less)), module)
+def kind_of(why: str) -> str:
+    """Return what kind of finding it is: figures and names in it may change as modules shrink."""
+    return "differs" if "elements differ" in why else why.partition(":")[0]
 
 
 def main(seconds: float, seed: int) -> int:
@@ -161,7 +139,7 @@ def main(seconds: float, seed: int) -> int:
         drawn.update({i.opcode for c in module.computations.values() for i in c.instructions})
         if why := difference(xla, arguments, module):
             failed += 1
-            least = shrink(module, partial(difference, xla, arguments))
+            least = shrink(module, partial(_fails, xla, arguments, kind_of(why)))
             path = _keep(f"{seed}-{tries}", least, arguments)
             print(f"{path}: {why}", flush=True)
         tries += 1
