@@ -26,7 +26,7 @@ from hlo2graph.ops.own_dot import takes_tensor_cores
 MOST_KEYS = 512  # whose scores a block holds
 FEWEST_KEYS = 32  # below which a reduce is no fold of its own
 FEW_ROWS = 8  # of queries that share keys, up to which tensor cores' tiles would be half empty
-MOST_LONG = 2048  # keys, where rows are that few
+MOST_LONG = 0  # keys, where rows are that few: such kernels are not measured yet
 MOST_BYTES = 1 << 18  # of keys and values that a block reads for few rows
 MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 30  # of either product, beyond which a library's calls take less
