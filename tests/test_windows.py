@@ -1,4 +1,4 @@
-"""Kernels whose threads compute results below each other: emulated, against the host."""
+"""Kernels whose threads compute patches of a window's results: emulated, against the host."""
 
 from __future__ import annotations
 
@@ -67,6 +67,10 @@ HIGH = {
     "sums": window("3,5,16,20", "3,5,16,20", SAME, folds=True),
     "sums-odd": window("3,5,14,9", "3,5,14,9", SAME, folds=True),
     "sums-strided": window("2,3,28,28", "2,3,14,14", f"{SAME} stride=2x2", folds=True),
+    "sums-dilated": window(
+        "3,4,10,7", "3,4,20,14", "size=3x3 pad=1_2x1_2 lhs_dilate=2x2", folds=True
+    ),
+    "dilated-rows": window("6,9,20,20", "6,9,40,20", "size=3x3 pad=1_2x1_1 lhs_dilate=2x1"),
     "gradient": gradient("3,5,16,12", "3,5,16,12"),
 }
 FLAT = {
@@ -82,12 +86,12 @@ def is_high(plan) -> bool:
 
 
 @pytest.mark.parametrize("name", HIGH)
-def test_threads_take_results_below_each_other(name):
+def test_threads_take_patches(name):
     assert is_high(h2g.plan(HIGH[name], target="sm_90"))
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_but_not_where_they_are_few_or_fit_no_height(name):
+def test_but_not_where_results_are_few_or_fit_none(name):
     assert not is_high(h2g.plan(FLAT[name], target="sm_90"))
 
 

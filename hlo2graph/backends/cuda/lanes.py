@@ -64,13 +64,22 @@ class Lanes:
     """
 
     def __init__(
-        self, body: Sequence[str], first: str, count: int, step: int = 1, whole: str = "thread"
+        self,
+        body: Sequence[str],
+        first: str,
+        count: int,
+        step: int = 1,
+        whole: str = "thread",
+        mark: str = "_",
     ) -> None:
-        """Take the lines for the element of number `first`."""
+        """Take the lines for the element of number `first`.
+
+        mark: what parts a name from its lane's number, for lines that have lanes already.
+        """
         self.accesses: list[Access] = []
         self._count = count
         self._by_thread = re.compile(rf"\b{first} ([/%]) (\d+)\b")
-        self._step, self._whole = step, whole
+        self._step, self._whole, self._mark = step, whole, mark
         self._mutable: set[str] = set()  # variables that differ after some assignment
         self._margin = body[0][: -len(body[0].lstrip())]
         nodes = tuple(_parsed(iter([line.strip() for line in body])))
@@ -174,7 +183,7 @@ class Lanes:
                 return name
             value = self._names[name]
             if value is None:
-                return f"{name}_{lane}"
+                return f"{name}{self._mark}{lane}"
             far = value.step * lane
             return f"({name} {'-' if far < 0 else '+'} {abs(far)})" if far else name
 

@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
-from hlo2graph.backends.cuda.forms.windows import RULES, height_of
+from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
@@ -23,6 +23,7 @@ from hlo2graph.ops.device import Index
 from hlo2graph.ops.device_shaping import clamped
 
 _Write: TypeAlias = Callable[[Index], None]
+_Patch: TypeAlias = tuple[int, int]
 
 
 def loop_kernel(
@@ -35,7 +36,7 @@ def loop_kernel(
 
     Leaves of the same dimensions share one pass; others follow it, each in a pass of its own. Of a
     dynamic-update-slice in place, the pass is over the update only. What is read across the grain
-    goes through tiles. Of windows, threads compute several results below each other.
+    goes through tiles. Of windows, threads compute patches.
     """
     leaves = signature.results
     updates = dict(_updates(computation, inplace))
@@ -48,16 +49,16 @@ def loop_kernel(
     for number, leaf in enumerate(leaves):
         if number not in updates:
             passes.setdefault(leaf.dims, []).append(number)
-    height = height_of(computation, leaves[0]) if many else 1
-    rules = RULES if height > 1 else None
+    patch = patch_of(computation, leaves[0]) if many else (1, 1)
+    rules = RULES if patch > (1, 1) else None
     emitter = ElementEmitter(computations, signature.index_type, rules)
     position = f"{emitter.block_index} * {THREADS} + threadIdx.x"
     emitter.line(f"const {emitter.index_type} thread = {position};")
     writer = _Passes(emitter, signature)
     for numbers in passes.values():
         write = partial(_elements, emitter, computation, leaves, numbers)
-        writer.write([leaves[number] for number in numbers], write, height)
-        height = 1
+        writer.write([leaves[number] for number in numbers], write, patch)
+        patch = 1, 1
     for number, update in updates.items():
         write = partial(_update, emitter, computation, update, number, leaves[number])
         writer.write([_update_shape(computation, update)], write)
@@ -74,15 +75,15 @@ class _Passes:
         self.threads = 0  # that the passes need
         self.wide = False
 
-    def write(self, results: Sequence[Shape], element: _Write, height: int = 1) -> None:
+    def write(self, results: Sequence[Shape], element: _Write, patch: _Patch = (1, 1)) -> None:
         """Write a pass over arrays of the same dimensions; `element` writes that of an index.
 
         Elements that do not fill all lanes of a thread, or a block, have threads of their own.
-        `height` elements below each other have one, where there are more than one.
+        A patch of so many rows and columns has one, where it is of more than one element.
         """
         emit, count = self._emitter, results[0].elements
-        if height > 1:
-            self._write_high(results[0], element, height)
+        if patch > (1, 1):
+            self._write_patches(results[0], element, patch)
             return
         found = self._widened(results, element) if lanes_for(self._signature, results) > 1 else None
         if found is None:
@@ -105,16 +106,20 @@ class _Passes:
                 emit.line(f"const {emit.index_type} last = thread + {whole * (lanes - 1)};")
                 element(emit.element_at("last", results[0]))
 
-    def _write_high(self, shape: Shape, element: _Write, height: int) -> None:
-        """Write a pass in which a thread computes `height` elements below each other."""
-        emit, dims = self._emitter, (*shape.dims[:-2], shape.dims[-2] // height, shape.dims[-1])
-        self.threads = max(self.threads, prod(dims))
+    def _write_patches(self, shape: Shape, element: _Write, patch: _Patch) -> None:
+        """Write a pass in which a thread computes a patch."""
+        emit, (height, width) = self._emitter, patch
+        dims = (*shape.dims[:-2], shape.dims[-2] // height, shape.dims[-1] // width)
+        self.threads, self.wide = max(self.threads, prod(dims)), width > 1
         with emit.block(f"if (thread < {prod(dims)})"):
-            *outer, group, column = emit.split("thread", dims)
+            *outer, group, side = emit.split("thread", dims)
             row = emit.integer(f"{group} * {height}")
+            column = emit.integer(f"{side} * {width}") if width > 1 else side
             mark = len(emit.lines)
             element((*outer, row, column))
             body = emit.places.needed(emit.lines[mark:])
+            if width > 1:
+                body = Lanes(body, column, width, whole=side, mark="_c").lines
             emit.lines[mark:] = Lanes(body, row, height, whole=group).lines
 
     def _widened(self, results: Sequence[Shape], element: _Write) -> Wide | None:

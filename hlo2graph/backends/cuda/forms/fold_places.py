@@ -68,12 +68,13 @@ class Run:
 class Stretch:
     """Some elements along some dimensions: the index of each, and what the first adds to a number.
 
-    Elements are numbered as they lie in memory; those of a stretch are `step` apart.
+    Elements are numbered as they lie in memory; those of a stretch follow each other, or lie so
+    far from the first.
     """
 
     indices: list[dict[int, Expr]]
     offset: Expr
-    step: int = 1
+    distances: tuple[int, ...] = ()
 
 
 def stretch_of(
@@ -109,24 +110,30 @@ def stretch_of(
     return Stretch(found, " + ".join(parts))
 
 
-def height_stretch(
-    emit: ElementEmitter, region: Folding, dims: Sequence[int], run: Expr, count: int
+def patch_stretch(
+    emit: ElementEmitter, region: Folding, dims: Sequence[int], run: Expr, patch: tuple[int, int]
 ) -> Stretch:
-    """Return run number `run` of `count` elements below each other, of row-major images.
+    """Return run number `run` of patches of so many rows and columns of images.
 
     The two last dimensions, rows and columns, are among `dims`.
     """
     shape, strides = region.space.shape, region.space.strides
+    height, width = patch
     *outer, row, column = [d for d in dims if shape.dims[d] > 1]
-    *places, group, at = emit.split(
-        run,
-        [*(shape.dims[d] for d in outer), shape.dims[row] // count, shape.dims[column]],
-    )
-    first = emit.integer(f"{group} * {count}")
-    rows = [emit.integer(f"{first} + {k}") if k else first for k in range(count)]
-    found = [dict(zip((*outer, row, column), (*places, i, at), strict=True)) for i in rows]
+    counts = shape.dims[row] // height, shape.dims[column] // width
+    *places, group, side = emit.split(run, [*(shape.dims[d] for d in outer), *counts])
+    top = emit.integer(f"{group} * {height}")
+    left = emit.integer(f"{side} * {width}") if width > 1 else side
+    rows = [emit.integer(f"{top} + {k}") if k else top for k in range(height)]
+    columns = [emit.integer(f"{left} + {k}") if k else left for k in range(width)]
+    found = [
+        dict(zip((*outer, row, column), (*places, i, j), strict=True))
+        for i in rows
+        for j in columns
+    ]
     parts = [
         f"{part} * {strides[d]}{emit.places.wide}"
-        for part, d in zip((*places, first), (*outer, row), strict=True)
+        for part, d in zip((*places, top), (*outer, row), strict=True)
     ]
-    return Stretch(found, " + ".join((*parts, at)), strides[row])
+    far = tuple(i * strides[row] + j for i in range(height) for j in range(width))
+    return Stretch(found, " + ".join((*parts, left)), far)

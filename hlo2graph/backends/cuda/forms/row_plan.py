@@ -22,7 +22,7 @@ from hlo2graph.backends.cuda.forms.folding import (
     power_below,
 )
 from hlo2graph.backends.cuda.forms.shifted_rows import may_shift, whole_runs
-from hlo2graph.backends.cuda.forms.windows import height_of
+from hlo2graph.backends.cuda.forms.windows import patch_of
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.backends.cuda.team import WARP, Team
 from hlo2graph.hlo import Computation
@@ -48,7 +48,8 @@ MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held n
 class RowPlan:
     """`vectors` runs of `vector` columns make a row.
 
-    The columns of a run lie side by side or, where it `is_high`, below each other in an image.
+    The columns of a run lie side by side or, where it is one, in a `patch` of an image: so many
+    rows and columns of that.
     """
 
     team: Team
@@ -57,7 +58,7 @@ class RowPlan:
     chunks: int
     held: bool
     reads_first: bool  # before the first fold, all that any stage asks for
-    is_high: bool = False
+    patch: tuple[int, int] | None = None
     is_shifted: bool = False  # rows begin anywhere in a run; see shifted_rows
 
     @property
@@ -76,12 +77,13 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     lines = lines_each(computation)
     reads, writes = large_sizes(region, signature, computation)
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
-    height = height_of(computation, region.space.shape)
-    shifted = _shifted(region, signature, reads or sizes, lines) if height == 1 else None
+    height, width = patch_of(computation, region.space.shape)
+    size = height * width
+    shifted = _shifted(region, signature, reads or sizes, lines) if size == 1 else None
     if shifted is not None:
         return shifted
-    beside = _vector(region, min(sizes)) if height == 1 else 1
-    vector = max(beside, height)
+    beside = _vector(region, min(sizes)) if size == 1 else width
+    vector = max(beside, size)
     vectors = region.steps // vector
     most = min(WIDEST, power_below(vectors))
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
@@ -97,7 +99,7 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         slices *= 2
     held = holds(slices, MOST_LINES_HELD)
     if held:
-        vector = _fuller(region.steps, vector, slices) if height == 1 else height
+        vector = _fuller(region.steps, vector, slices) if size == 1 else size
         vectors = region.steps // vector
         chunks = -(-vectors // slices)
     else:
@@ -112,7 +114,8 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     at_once = vector * chunks * len(signature.parameters) <= _most_held(slices)
     first = held and at_once and _is_resident(region, signature, slices)
     team = Team(_lanes(region, signature, slices), slices)
-    return RowPlan(team, vector, vectors, chunks, held, first, height > 1)
+    patch = (height, width) if size > 1 else None
+    return RowPlan(team, vector, vectors, chunks, held, first, patch)
 
 
 def _shifted(

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.fold_places import Place, Run, height_stretch, stretch_of
+from hlo2graph.backends.cuda.forms.fold_places import Place, Run, patch_stretch, stretch_of
 from hlo2graph.backends.cuda.forms.folding import FoldWriter
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
@@ -36,7 +36,7 @@ def rows_kernel(
 ) -> KernelSource:
     """Return the kernel of a region of rows."""
     plan = plan_rows(region, signature, computation)
-    rules = RULES if plan.is_high else None
+    rules = RULES if plan.patch is not None else None
     emitter = ElementEmitter(computations, signature.index_type, rules)
     emitter.enter(computation)
     _Writer(FoldWriter(emitter, region, computation), region, plan).write()
@@ -138,12 +138,16 @@ class _Writer:
     def _run(self, at: Expr) -> Iterator[Place]:
         """Yield the places of run number `at` of the row's columns."""
         emit, region, vector = self.emit, self.region, self.plan.vector
-        stretch = height_stretch if self.plan.is_high else stretch_of
-        columns = stretch(emit, region, region.space.reduced, at, vector)
+        dims = region.space.reduced
+        if self.plan.patch is not None:
+            columns = patch_stretch(emit, region, dims, at, self.plan.patch)
+        else:
+            columns = stretch_of(emit, region, dims, at, vector)
         parts = [part for part in (self._begin, columns.offset) if part != "0"]
         base = emit.integer(" + ".join(parts) or "0")
         for k, index in enumerate(columns.indices):
-            number = emit.integer(f"{base} + {k * columns.step}") if k else base
+            far = columns.distances[k] if columns.distances else k
+            number = emit.integer(f"{base} + {far}") if k else base
             found = self._kept | index
             live = [found[d] for d, n in enumerate(region.space.shape.dims) if n != 1]
             yield Place(emit, region.space, live, number)

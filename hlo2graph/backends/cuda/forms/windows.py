@@ -1,8 +1,11 @@
-"""Windows over images: a thread computes results below each other, which read the same rows.
+"""Windows over images: a thread computes a patch of results, which read the same rows.
 
 A window's taps are slices of one padded image. What lies in the padding is chosen there, not jumped
 over: all is then computed in one scope, where the compiler finds what several taps, or several
 results, have in common, and all reads are under way at once.
+
+Threads side by side have columns side by side. Where the image is dilated, a patch begins at a
+multiple of its steps: the compiler then knows which taps lie between elements.
 """
 
 from __future__ import annotations
@@ -15,30 +18,36 @@ from hlo2graph.ops.device_shaping import chosen_pad
 
 FEWEST_TAPS = 6  # of a window, below which results share little
 HEIGHTS = (8, 7, 4, 2)  # of results below each other, the best first
+MOST = 8  # results of a patch
 
 RULES = {"pad": chosen_pad}
-"""Device rules of a kernel whose threads compute results below each other."""
+"""Device rules of a kernel whose threads compute patches."""
 
 
-def height_of(computation: Computation, shape: Shape) -> int:
-    """Return how many results of `shape`, below each other, suit a thread; 1 without windows.
+def patch_of(computation: Computation, shape: Shape) -> tuple[int, int]:
+    """Return how many rows and columns of results of `shape` suit a thread; (1, 1) without windows.
 
     The rows of an image are the second most minor dimension, what lies in a row the most minor one.
     """
     if shape.minor_to_major[:2] != (shape.rank - 1, shape.rank - 2) or not shape.elements:
-        return 1
+        return 1, 1
     taps: dict[str, list[Instruction]] = defaultdict(list)
     for instr in computation.instructions:
         if instr.opcode == "slice" and computation[instr.operands[0]].opcode == "pad":
             taps[instr.operands[0]].append(instr)
-    step = 1
+    down = across = 1
     for name, found in taps.items():
         if not _is_window(computation[name], found, shape):
-            return 1
-        step = lcm(step, _padding(computation[name])[-2].interior + 1)
+            return 1, 1
+        *_, rows, columns = _padding(computation[name])
+        down, across = lcm(down, rows.interior + 1), lcm(across, columns.interior + 1)
     if not taps:
-        return 1
-    return next((n for n in HEIGHTS if shape.dims[-2] % n == 0 and n % step == 0), 1)
+        return 1, 1
+    width = across if across <= MOST // down and shape.dims[-1] % across == 0 else 1
+    for height in HEIGHTS:
+        if shape.dims[-2] % height == height % down == 0 and height * width <= MOST:
+            return height, width
+    return 1, 1
 
 
 def _is_window(pad: Instruction, taps: list[Instruction], shape: Shape) -> bool:
