@@ -26,7 +26,6 @@ MOST_BLOCKS = 1024
 AT_ONCE = 8  # positions that a thread works out
 MOST_EACH = 8  # elements of a slab that a thread has in registers
 FEWEST_SORTED = 256  # updates that are worth looking for
-AHEAD = 4  # updates whose loads are under way at once, where a slab meets so many
 
 
 def scatter_kernel(form: Form) -> KernelSource:
@@ -104,7 +103,7 @@ class _Slabs:
             if held is not None and self.of.all_inplace:
                 with emit.block("if (count && !is_held)"):
                     self._load(held)
-            emit.line(f"#pragma unroll {AHEAD if self._meets_many() else 1}")
+            emit.line("#pragma unroll 4")
             with emit.block("for (int which = 0; which < count; ++which)"):
                 emit.line(f"const {index} start = starts[which];")
                 if held is None:
@@ -114,11 +113,6 @@ class _Slabs:
             emit.line("__syncthreads();")
         if held is not None:
             self._store(held)
-
-    def _meets_many(self) -> bool:
-        """Tell whether a slab meets several updates, if they are spread evenly."""
-        each = self.of.updates * (self.slab + self.of.window)
-        return each >= AHEAD * self.of.operand.elements
 
     def _copy_slab(self) -> None:
         """Copy the operands into this block's part of the results, but for those in place."""
