@@ -6,19 +6,23 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda.compiler import compile_ptx, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.ops import region_attention
 from hlo2graph.ops.region import Attention, region_of
 from hlo2graph.passes.attend import attend
+from hlo2graph.passes.copy_early import copy_early
+from hlo2graph.pipeline import PASSES
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
 from tests.ptxas import spilt
 
 
 @pytest.fixture(autouse=True)
-def _few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+def _attends(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = PASSES["default"].index(copy_early) + 1
+    passes = (*PASSES["default"][:place], attend, *PASSES["default"][place:])
+    monkeypatch.setitem(PASSES, "default", passes)
     monkeypatch.setattr(region_attention, "MOST_LONG", 2048)
 
 
@@ -170,22 +174,6 @@ def test_what_only_moves_queries_comes_in_and_other_work_stays() -> None:
     fused = next(c for c in module.computations.values() if c.name.startswith("fused_"))
     assert "slice" in {i.opcode for i in fused.instructions}
     assert h2g.parse(format_module(module))
-
-
-def test_neighbours_are_read_at_once_whichever_part_of_an_array_they_are() -> None:
-    text = attention("bf16", (1, 2, 32, 64, 64, 64))
-    for number, name in enumerate("qkv"):
-        length = 32 if name == "q" else 64
-        part = f"slice(x), slice={{[0:1], [0:{length}], [{number}:{number + 1}], [0:2], [0:64]}}"
-        text = text.replace(
-            f"{name} = bf16[1,{length},2,64] parameter({number})",
-            f"{name}p = bf16[1,{length},1,2,64] {part} "
-            f"{name} = bf16[1,{length},2,64] reshape({name}p)",
-        )
-    text = text.replace("ENTRY e {", "ENTRY e { x = bf16[1,64,3,2,64] parameter(0)")
-    [source] = kernels_of(h2g.plan(text, target="sm_90")).values()
-    ptx = compile_ptx(unit_text([source.text]), "sm_90")
-    assert ptx.count("ld.global.v4") == ptx.count("ld.global") > 0
 
 
 def test_no_registers_are_spilt() -> None:
