@@ -25,7 +25,7 @@ from hlo2graph.ops.expect import written
 SIDE = 16  # threads along each side of a tile
 THREADS = SIDE * SIDE
 WIDEST = 64  # rows and columns of a tile
-AT_ONCE = 4  # elements of either operand that a thread has on their way
+MOST_AT_ONCE = 4  # elements of either operand that a thread has on their way
 FEWEST = 16  # rows, columns and steps below which the loop form does as well
 
 
@@ -87,7 +87,9 @@ class _Writer:
         self.type = compute_type(self.parts.wide)
         self.steps = prod(self.parts.steps)
         self.tile = self._tile(form.signature.device.multiprocessors)
-        self.depth = AT_ONCE * THREADS // self.tile
+        steps = max(FEWEST, 1 << (self.steps - 1).bit_length())
+        self.depth = min(MOST_AT_ONCE * THREADS // self.tile, steps)
+        self.at_once = self.depth * self.tile // THREADS
         self.blocks = self._blocks(self.tile)
         self.results = Results(form, emit)
 
@@ -117,7 +119,7 @@ class _Writer:
         emit.line(f"__shared__ hlo::Slab<{self.type}, {self.depth}, {tile}> a, b;")
         each = tile // SIDE
         emit.line(f"{self.type} total[{each}][{each}] = {{}};")
-        emit.line(f"{self.type} rows[{AT_ONCE}], columns[{AT_ONCE}];")
+        emit.line(f"{self.type} rows[{self.at_once}], columns[{self.at_once}];")
         with emit.block(f"const auto fetch = [&]({emit.index_type} first)", ";"):
             self._fetch(lhs, "rows", "top")
             self._fetch(rhs, "columns", "left")
@@ -126,7 +128,7 @@ class _Writer:
         with emit.block(head):
             for side, slab, held in ((lhs, "a", "rows"), (rhs, "b", "columns")):
                 emit.line("#pragma unroll")
-                with emit.block(f"for (int n = 0; n < {AT_ONCE}; ++n)"):
+                with emit.block(f"for (int n = 0; n < {self.at_once}; ++n)"):
                     deep, wide = self._place(side)
                     emit.line(f"{slab}.at[{deep}][{wide}] = {held}[n];")
             emit.line("__syncthreads();")
@@ -158,7 +160,7 @@ class _Writer:
         """Write how a thread reads elements of an operand; behind its end they are 0."""
         emit = self.emit
         emit.line("#pragma unroll")
-        with emit.block(f"for (int n = 0; n < {AT_ONCE}; ++n)"):
+        with emit.block(f"for (int n = 0; n < {self.at_once}; ++n)"):
             deep, wide = self._place(side)
             tests: list[Expr] = []
             step = self._inside(f"first + {deep}", self.steps, self.depth, tests)
