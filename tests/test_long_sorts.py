@@ -18,7 +18,6 @@ from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.sort_key import sort_key
-from hlo2graph.ops.sort_runs import runs_of
 from hlo2graph.passes.large.split_sorts import split_sorts
 from hlo2graph.passes.large.split_tops import split_tops
 from tests.emulation import EmulatedExecutable, Kernels
@@ -69,26 +68,6 @@ def steps(count: int, dtype: str, *lengths: int) -> str:
         names = f"x{number}, i{number}"
     first = f"x = {dtype}[{count}] parameter(0) i = s32[{count}] iota(), iota_dimension=0 "
     return module(f"{first} {' '.join(lines)} ROOT r = {both} tuple({names})", BY_BOTH)
-
-
-def word_steps(count: int, *lengths: int) -> str:
-    """Return the same for words."""
-    lines, name = ["x = u64[{0}] parameter(0)"], "x"
-    for number, (before, after) in enumerate(pairwise(lengths)):
-        config = (
-            f'{{{{"sort_runs": {{{{"dimension": 0, "length": {after}, "sorted": {before}}}}}}}}}'
-        )
-        lines.append(
-            f"step{number} = u64[{{0}}] custom-call({name}), to_apply=before, "
-            f'custom_call_target="hlo2graph$sort_runs", backend_config={config}'
-        )
-        name = f"step{number}"
-    text = " ".join(lines).format(count) + f" ROOT r = u64[{count}] copy({name})"
-    return module(
-        text,
-        "before { a = u64[] parameter(0) b = u64[] parameter(1) "
-        "ROOT r = pred[] compare(a, b), direction=LT }",
-    )
 
 
 TOTAL = ", type=TOTALORDER"
@@ -217,9 +196,7 @@ def test_the_best_of_a_long_row_are_found_by_one_block(monkeypatch):
 def test_sorts_become_steps(name):
     parsed = hlo2graph.parse(SORTS[name])
     made = rewritten(parsed, split_sorts)
-    ways = opcodes(made.entry)
-    assert "custom-call" in ways
-    assert "sort" not in ways
+    assert set(opcodes(made.entry)) - {"iota"} == {"custom-call"}
 
 
 @pytest.mark.parametrize("name", TOPS)
@@ -263,27 +240,10 @@ JAX = """before {
 
 
 def test_comparators_that_give_every_number_a_place_stay():
-    for length, name in ((200, "before"), (5000, "rising_words")):
+    for length in (200, 5000):
         made = split_sorts(hlo2graph.parse(pairs(f"3,{length}", 1, "f32", JAX)))
         used = {i.attrs["to_apply"] for i in made.entry.instructions if "to_apply" in i.attrs}
-        assert used == {name}
-
-
-def test_what_nobody_reads_is_not_fetched():
-    text = pairs("3,5000", 1, "f32", JAX).replace("ROOT r", "r")
-    text = text[: text.rindex("}")] + " ROOT p = s32[3,5000] get-tuple-element(r), index=1 }"
-    made = rewritten(hlo2graph.parse(text), split_sorts)
-    assert "gather" not in opcodes(made.entry)
-
-
-def test_steps_are_few():
-    def lengths(count: int) -> list[int]:
-        made = split_sorts(hlo2graph.parse(pairs(f"{count}", 0, "f32", JAX)))
-        return [runs.length for i in made.entry.instructions if (runs := runs_of(i))]
-
-    assert lengths(8000) == [1024, 8192]
-    assert lengths(100000) == [1024, 8192, 65536, 131072]
-    assert lengths(140000) == [2048 << k for k in range(8)]
+        assert used == {"before"}
 
 
 TWO_KEYS = """before {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
+from hlo2graph.hlo import Computation, Instruction, Literal, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.expect import in_total_order
 from hlo2graph.ops.spec import Computations
 
-BITS = 32  # of a key, at most, where not said otherwise
+_BITS = 32  # of a key, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,8 @@ class SortKey:
     computation: Computation
     rises: bool
 
-    @property
-    def dtype(self) -> DType:
-        """What keys are."""
-        shape = self.computation.result.shape
-        assert isinstance(shape, Shape)
-        return shape.dtype
 
-
-def sort_key(computations: Computations, name: str, most_bits: int = BITS) -> SortKey | None:
+def sort_key(computations: Computations, name: str) -> SortKey | None:
     """Return the key that a comparator compares, or None where it does other things."""
     comparator = computations[name]
     root = comparator.result
@@ -41,7 +34,7 @@ def sort_key(computations: Computations, name: str, most_bits: int = BITS) -> So
     assert isinstance(key, Shape)
     ordered = key.dtype.is_integer or in_total_order(root, key.dtype)
     sides = _sides(comparator, root.operands[0], root.operands[1])
-    if not ordered or key.dtype.bits > most_bits or len(sides) != 1:
+    if not ordered or key.dtype.bits > _BITS or len(sides) != 1:
         return None
     made = replace(comparator, root=root.operands[0])
     return SortKey(made, rises=(direction == "LT") == (sides == {0}))

@@ -2,9 +2,7 @@
 
 In and out: a Module of the same meaning. Windows of a row, as many elements as a block holds, are
 sorted first; then neighbouring runs are merged until one is left. Where that makes few, the windows
-are smaller, for more blocks, and one step looks for each element's place among all runs, or a step
-among each few of them. Where one key is compared, words of keys and places are sorted in place of
-what is to be sorted.
+are smaller, for more blocks, and one step looks for each element's place among all runs.
 
 So that every block finds the same place for an element, the comparator must order all that it is
 given: where it compares floats by value, NaNs are made one number above all others. Without that
@@ -29,7 +27,6 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.ops.expect import integers
-from hlo2graph.ops.sort_key import SortKey, sort_key
 from hlo2graph.ops.sort_runs import (
     LONGEST_JOINED,
     Runs,
@@ -39,16 +36,11 @@ from hlo2graph.ops.sort_runs import (
     window_for,
 )
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.large.arrays import Arrays
-from hlo2graph.passes.large.sort_words import SortWords, rising_words, suits_words
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
 SMALL = 1024  # elements of a window, of which one step makes a whole
-MOST_LOOKS = 1 << 20  # of elements in windows, in that step
-TOGETHER = 8  # runs of which a step makes one, where elements are at most so many
-MOST_TOGETHER = 1 << 17
-WORDS = 2048  # of a window, where runs are merged
+MOST_LOOKS = 1 << 22  # of elements in windows, in that step
 _PRED = DTYPES["pred"]
 
 
@@ -63,12 +55,7 @@ def split_sorts(module: Module) -> Module:
                 continue
             total = orders.total(comparator)
             if _is_long(draft, instr):
-                key = sort_key({**module.computations, **orders.made}, total)
-                (along,) = integers(instr, "dimensions")
-                if key and suits_words(draft, instr, along, key):
-                    _sort_words(draft, instr, key, orders.words())
-                else:
-                    _split(draft, instr, total)
+                _split(draft, instr, total)
             elif total != comparator:
                 attrs = {**instr.attrs, "to_apply": total}
                 draft.become(instr.name, replace(instr, attrs=attrs))
@@ -103,8 +90,16 @@ def _ranks(draft: Draft, instr: Instruction, whole: int) -> bool:
 def _split(draft: Draft, instr: Instruction, comparator: str) -> None:
     """Put the steps into a sort's place."""
     (along,) = integers(instr, "dimensions")
-    shape = draft.shape(instr.operands[0])
-    steps = _steps(shape, along, window_for(instr.shape, shape.dims[along]))
+    whole = draft.shape(instr.operands[0]).dims[along]
+    length = window_for(instr.shape, whole)
+    if _ranks(draft, instr, whole):
+        small = min(SMALL, length)
+        steps = [Runs(along, small, 1), Runs(along, 1 << (whole - 1).bit_length(), small)]
+    else:
+        steps = [Runs(along, length, 1)]
+        while length < whole:
+            steps.append(Runs(along, 2 * length, length))
+            length *= 2
     operands = instr.operands
     for runs in steps[:-1]:
         attrs = {**runs.attrs(), "to_apply": comparator}
@@ -114,32 +109,6 @@ def _split(draft: Draft, instr: Instruction, comparator: str) -> None:
     for name in ("dimensions", "is_stable"):
         last.pop(name, None)
     draft.become(instr.name, replace(instr, opcode="custom-call", operands=operands, attrs=last))
-
-
-def _sort_words(draft: Draft, instr: Instruction, key: SortKey, comparator: str) -> None:
-    """Put the same of words, and what they tell, into its place."""
-    sorts = SortWords(Arrays(draft, instr), key)
-    words = sorts.words()
-    shape = draft.shape(words)
-    for runs in _steps(shape, shape.rank - 1, min(WORDS, window_for(shape, shape.dims[-1]))):
-        attrs = {**runs.attrs(), "to_apply": comparator}
-        words = draft.add(instr, "custom-call", shape, (words,), attrs)
-    sorts.end(words)
-
-
-def _steps(shape: Shape, along: int, window: int) -> list[Runs]:
-    """Return the steps of a sort, of which a block does a window."""
-    whole, small = shape.dims[along], min(SMALL, window)
-    top = 1 << (whole - 1).bit_length()
-    if shape.elements * -(-whole // small) <= MOST_LOOKS and whole <= LONGEST_JOINED:
-        return [Runs(along, small, 1), Runs(along, top, small)]
-    together = TOGETHER if shape.elements <= MOST_TOGETHER else 2
-    length = small if together > 2 else window
-    steps = [Runs(along, length, 1)]
-    while length < whole:
-        steps.append(Runs(along, min(together * length, top), length))
-        length *= together
-    return steps
 
 
 def _leaves(draft: Draft, instr: Instruction, name: str) -> tuple[str, ...]:
@@ -159,15 +128,7 @@ class _Orders:
         self._computations = computations
         self._names = Names(computations)
         self._found: dict[str, str] = {}
-        self._words = ""
         self.made: dict[str, Computation] = {}
-
-    def words(self) -> str:
-        """Return the name of the comparator of words."""
-        if not self._words:
-            self._words = self._names.fresh("rising_words")
-            self.made[self._words] = rising_words(self._words)
-        return self._words
 
     def total(self, name: str) -> str:
         """Return the name of a comparator like `name`."""

@@ -13,14 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.sort import (
-    WARP,
-    WORD_BITS,
-    Window,
-    key_of,
-    sorts_words,
-    threads_for,
-)
+from hlo2graph.backends.cuda.forms.sort import WARP, Window, key_of, threads_for
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.sort_runs import Runs, runs_of, window_for
@@ -28,7 +21,6 @@ from hlo2graph.ops.sort_runs import Runs, runs_of, window_for
 EACH = 8  # elements that a thread merges
 RANKING_WARPS = 8
 FEWEST_THREADS = 64  # two warps, which look for the block's part
-_SLOT = "slot < mine ? low + slot : high + (slot - mine)"
 
 
 def runs_kernel(form: Form) -> KernelSource:
@@ -41,9 +33,8 @@ def runs_kernel(form: Form) -> KernelSource:
         return _ranked(form, runs, length)
     window = window_for(form.instr.shape, runs.length)
     sorts = runs.sorted == 1
-    key, words = key_of(form) if sorts else None, sorts_words(form)
-    by_words = words or key is not None
-    threads = threads_for(window, words=by_words) if sorts else max(FEWEST_THREADS, window // EACH)
+    key = key_of(form) if sorts else None
+    threads = threads_for(window, key) if sorts else max(FEWEST_THREADS, window // EACH)
     writer = Window(form, form.emitter(), runs.dimension, window, threads)
     emit = writer.emit
     pieces = max(1, -(-length // window))
@@ -52,13 +43,9 @@ def runs_kernel(form: Form) -> KernelSource:
     emit.line(f"const {writer.index} first = ({writer.index}){piece} * {window};")
     if key:
         writer.sort_by_key(key, length)
-    elif sorts and words:
-        writer.sort_words(length)
     elif sorts:
         writer.stage()
         writer.sort_window(length)
-    elif words:
-        _merge_words(writer, runs, length)
     else:
         writer.stage()
         _merge(writer, runs, length)
@@ -81,13 +68,13 @@ def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
     emit.line(f"const {index} end = {end}, own = here / {runs.sorted} * {runs.sorted};")
     operands = form.instr.operands
     held = [emit.leaf(name, 0, writer.place("here")) for name in operands]
-    key = key_of(form, WORD_BITS)
+    key = key_of(form)
     if key:
         writer.declare_key(key)
-        emit.line("const auto known = key(here);")
+        emit.line("const hlo::u32 known = key(here);")
     with emit.block(f"const auto goes = [&]({index} run, {index} at) -> bool", ";"):
         if key:  # equal ones of earlier runs go before
-            emit.line("const auto other = key(at);")
+            emit.line("const hlo::u32 other = key(at);")
             emit.line("return (other < known) | ((other == known) & (run < own));")
         else:
             _compare(writer, held)
@@ -122,26 +109,7 @@ def _compare(writer: Window, held: Sequence[Expr]) -> None:
 
 
 def _merge(writer: Window, runs: Runs, length: int) -> None:
-    """Merge this block's part of two runs."""
-    _find_part(writer, runs, length)
-    writer.each(writer.load_operands, _SLOT)
-    writer.emit.line(f"hlo::merge_parts<{EACH}>(order, mine, count, before);")
-    writer.emit.line("__syncthreads();")
-    writer.each(writer.store)
-
-
-def _merge_words(writer: Window, runs: Runs, length: int) -> None:
-    """The same of words."""
-    emit, (name,) = writer.emit, writer.form.instr.operands
-    emit.line(f"__shared__ hlo::u64 words[{writer.window}];")
-    _find_part(writer, runs, length)
-    writer.each(lambda index: emit.line(f"words[slot] = {emit.leaf(name, 0, index)};"), _SLOT)
-    emit.line(f"hlo::merge_words<{EACH}>(words, mine, count);")
-    writer.each(writer.store_word)
-
-
-def _find_part(writer: Window, runs: Runs, length: int) -> None:
-    """Write where a block's part of two runs is, of which the second may be short, or none."""
+    """Merge this block's part of two runs, of which the second may be short, or none."""
     emit, index = writer.emit, writer.index
     writer.count(length)
     emit.line(f"const {index} start = first / {runs.length} * {runs.length};")
@@ -162,6 +130,10 @@ def _find_part(writer: Window, runs: Runs, length: int) -> None:
     emit.line("const int mine = hlo::within<int>((int)(parts[1] - parts[0]), 0, count);")
     other = f"hlo::within<{index}>(middle + (first - low), middle, end - (count - mine))"
     emit.line(f"const {index} high = {other};")
+    writer.each(writer.load_operands, "slot < mine ? low + slot : high + (slot - mine)")
+    emit.line(f"hlo::merge_parts<{EACH}>(order, mine, count, before);")
+    emit.line("__syncthreads();")
+    writer.each(writer.store)
 
 
 def _pair(writer: Window, number: int) -> tuple[Expr, Expr]:

@@ -22,12 +22,11 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import integers
-from hlo2graph.ops.sort_key import BITS, SortKey, sort_key
+from hlo2graph.ops.sort_key import SortKey, sort_key
 from hlo2graph.ops.sort_runs import orders_all, window_for
 
 AT_ONCE = 8  # elements that a thread loads together
 MOST_THREADS, WARP = 512, 32
-WORD_BITS = 64
 
 
 def sort_kernel(form: Form) -> KernelSource:
@@ -36,7 +35,7 @@ def sort_kernel(form: Form) -> KernelSource:
     length = shape.dims[along]
     window = window_for(form.instr.shape, length)
     key = key_of(form) if length <= window else None
-    writer = Window(form, form.emitter(), along, window, threads_for(window, words=key is not None))
+    writer = Window(form, form.emitter(), along, window, threads_for(window, key))
     writer.find_row(writer.emit.integer(writer.emit.block_index))
     if key:
         writer.emit.line(f"const {writer.index} first = 0;")
@@ -48,22 +47,14 @@ def sort_kernel(form: Form) -> KernelSource:
     return form.source(writer.emit, max(1, rows), writer.threads)
 
 
-def key_of(form: Form, most_bits: int = BITS) -> SortKey | None:
+def key_of(form: Form) -> SortKey | None:
     """Return the key by which a form's comparator orders, if that is all that it does."""
-    return sort_key(form.computations, str(form.instr.attrs["to_apply"]), most_bits)
+    return sort_key(form.computations, str(form.instr.attrs["to_apply"]))
 
 
-def sorts_words(form: Form) -> bool:
-    """Tell whether a form sorts words of 64 bits, of which equal ones are the same."""
-    key = key_of(form, WORD_BITS)
-    is_itself = key is not None and key.computation.result.opcode == "parameter"
-    alone = len(form.results) == 1 and form.results[0].dtype.name == "u64"
-    return alone and key is not None and is_itself and key.rises
-
-
-def threads_for(window: int, *, words: bool) -> int:
-    """Return one thread for two elements, or four where words stand for them; whole warps."""
-    return min(MOST_THREADS, max(WARP, window // (4 if words else 2)))
+def threads_for(window: int, key: SortKey | None = None) -> int:
+    """Return one thread for two elements, or four where they have a key; whole warps."""
+    return min(MOST_THREADS, max(WARP, window // (4 if key else 2)))
 
 
 def _write_row(writer: Window, length: int) -> None:
@@ -141,26 +132,10 @@ class Window:
         emit.line(f"hlo::sort_by_key<{self.window}, {self.threads}>(words, count, {look});")
         self.each(self._fetch)
 
-    def sort_words(self, end: Expr | int) -> None:
-        """Sort a window of words."""
-        emit, (name,) = self.emit, self.form.instr.operands
-        self.count(end)
-        emit.line(f"__shared__ hlo::u64 words[{self.window}];")
-        with emit.block("const auto look = [&](int slot) -> hlo::u64", ";"):
-            place = self.place(emit.integer("first + slot"))
-            emit.line(f"return {emit.leaf(name, 0, place)};")
-        emit.line(f"hlo::sort_words<{self.window}, {self.threads}>(words, count, look);")
-        self.each(self.store_word)
-
-    def store_word(self, index: Index) -> None:
-        """Store the word of a slot."""
-        (leaf,) = self.form.results
-        self.emit.line(f"r0[{self.emit.offset(leaf, index)}] = words[slot];")
-
     def declare_key(self, key: SortKey) -> None:
         """Declare `key(at)`, the key of an element of the row."""
         emit = self.emit
-        with emit.block(f"const auto key = [&]({self.index} at)", ";"):
+        with emit.block(f"const auto key = [&]({self.index} at) -> hlo::u32", ";"):
             index = self.place("at")
             elements = [emit.leaf(name, 0, index) for name in self.form.instr.operands]
             emit.enter(key.computation, tuple(x for x in elements for _ in range(2)))

@@ -162,52 +162,41 @@ template <int Each> __device__ inline void sort_warp(u64 (&x)[Each]) {
   }
 }
 
-// Let a thread take Each words from `begin` on of two merged runs.
-template <int Each>
-__device__ inline void merge_some_words(
-    const u64* one, int firsts, const u64* other, int seconds, int begin, u64 (&x)[Each]) {
-  int low = begin > seconds ? begin - seconds : 0, high = begin < firsts ? begin : firsts;
+// Let each thread take its Each words of two merged runs of `width`, which stand side by side.
+template <int Each> __device__ inline void merge_words(const u64* words, int width, u64 (&x)[Each]) {
+  const int first = threadIdx.x * Each, begin = first % (2 * width);
+  const u64 *const one = words + (first - begin), *const other = one + width;
+  int low = begin > width ? begin - width : 0, high = begin < width ? begin : width;
   while (low < high) {
     const int middle = (low + high) / 2;
     if (other[begin - 1 - middle] < one[middle]) high = middle;
     else low = middle + 1;
   }
   int at = low, to = begin - low;
-  u64 a = at < firsts ? one[at] : ~0ull, b = to < seconds ? other[to] : ~0ull;
+  u64 a = at < width ? one[at] : ~0ull, b = to < width ? other[to] : ~0ull;
 #pragma unroll
   for (int e = 0; e < Each; ++e) {
     const bool is_one = a < b;
     x[e] = is_one ? a : b;
     const int next = is_one ? ++at : ++to;
-    const u64 word = next < (is_one ? firsts : seconds) ? (is_one ? one : other)[next] : ~0ull;
+    const u64 word = next < width ? (is_one ? one : other)[next] : ~0ull;
     if (is_one) a = word;
     else b = word;
   }
 }
 
-// Merge the words of a window of two sorted runs, the first of `firsts`: each thread takes Each.
-template <int Each> __device__ inline void merge_words(u64* words, int firsts, int count) {
-  u64 mine[Each];
-  const int first = threadIdx.x * Each;
-  merge_some_words(words, firsts, words + firsts, count - firsts, first, mine);
-  __syncthreads();
-#pragma unroll
-  for (int e = 0; e < Each; ++e)
-    if (first + e < count) words[first + e] = mine[e];
-  __syncthreads();
-}
-
-// Sort the first `count` words of a window, look(slot) each: those behind them are the largest. Each
-// warp sorts its part, then runs are merged until one is left.
-template <int Window, int Threads, class Look>
-__device__ inline void sort_words(u64* words, int count, const Look& look) {
+// Order the first `count` slots of a window by a key, equals as they stand: `words` come to have the
+// slots in their lower halves. Each warp sorts its part, then runs are merged until one is left.
+template <int Window, int Threads, class Key>
+__device__ inline void sort_by_key(u64* words, int count, const Key& key) {
   constexpr int each = Window > Threads ? Window / Threads : 1;
   const int first = threadIdx.x * each;
   u64 mine[each];
 #pragma unroll
-  for (int e = 0; e < each; ++e) mine[e] = look(first + e < count ? first + e : count - 1);
-#pragma unroll
-  for (int e = 0; e < each; ++e) mine[e] = first + e < count ? mine[e] : ~0ull;
+  for (int e = 0; e < each; ++e) {
+    const int slot = first + e;
+    mine[e] = (u64)(slot < count ? key(slot) : ~0u) << 32 | (u32)slot;
+  }
   sort_warp(mine);
   for (int width = 32 * each;; width *= 2) {
 #pragma unroll
@@ -215,18 +204,9 @@ __device__ inline void sort_words(u64* words, int count, const Look& look) {
       if (first + e < Window) words[first + e] = mine[e];
     __syncthreads();
     if (width >= Window || width >= count) return;
-    const int begin = first % (2 * width);
-    const u64* const one = words + (first - begin);
-    merge_some_words(one, width, one + width, width, begin, mine);
+    merge_words(words, width, mine);
     __syncthreads();
   }
-}
-
-// Order the first `count` slots of a window by a key, equals as they stand: `words` come to have the
-// slots in their lower halves.
-template <int Window, int Threads, class Key>
-__device__ inline void sort_by_key(u64* words, int count, const Key& key) {
-  sort_words<Window, Threads>(words, count, [&](int slot) { return (u64)key(slot) << 32 | (u32)slot; });
 }
 
 }  // namespace hlo
