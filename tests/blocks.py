@@ -41,6 +41,7 @@ class View:
         array = np.ascontiguousarray(array)
         if array.nbytes:
             call(memory.cuda.cuMemcpyHtoD, self.address, array.ctypes.data, array.nbytes)
+            call(memory.cuda.cuStreamSynchronize, 0)  # pageable memory may still be under way
 
     def get(self):
         call(memory.cuda.cuCtxSynchronize)
