@@ -105,8 +105,6 @@ PROGRAMS |= (
         "merged": steps(5000, "s8", 1, 2048, 4096, 8192),
         "whole": steps(4096, "s8", 1, 64, 2048, 4096),
         "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
-        "words-merged": word_steps(5000, 1, 2048, 4096, 8192),
-        "words-ranked": word_steps(3100, 1, 64, 512, 4096),
         "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
         "turned": pairs("1500,2", 0, "u8", comparator("u8", "LT").replace("(a, b)", "(b, a)")),
     }
