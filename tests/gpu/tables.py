@@ -143,13 +143,15 @@ def modes(timings: list[dict]) -> str:
 def moving(labs: list[dict]) -> str:
     """Return what a call costs by strategy and by how its arrays move."""
     names = list(dict.fromkeys(row["strategy"] for lab in labs for row in lab["rows"]))
+    calls = {lab["moves"] * lab["executables"] for lab in labs}
     lines = [
         "`hlo2graph pointers`: microseconds of one call to completion, where arrays stay, rotate",
-        "among four sets, or are new at each call; `auto` over the best of the others, which other",
-        "turns choose, of paired turns, with its 95 % interval, and how far two executables of one",
-        "strategy differ.",
+        "among four sets, or are new at each call; `auto` over the best of the others, by turns",
+        f"that alternate ({max(calls)} calls of three executables each), with a 95 % interval that",
+        "counts in how much the executables of one strategy differ; and what `auto` took beyond",
+        "that while it learned, in milliseconds of as many calls before.",
         "",
-        f"| program | arrays | {' | '.join(names)} | auto / best | noise |",
+        f"| program | arrays | {' | '.join(names)} | auto / best | learning |",
         f"| --- | --- |{' ---: |' * (len(names) + 2)}",
     ]
     for lab in labs:
@@ -158,7 +160,7 @@ def moving(labs: list[dict]) -> str:
             cells = [f"{rows[name]['latency'] * 1e6:.0f}" for name in names]
             ratio, (low, high) = rows["auto"]["ratio"], rows["auto"]["interval"]
             cells.append(f"{ratio:.2f} ({low:.2f} to {high:.2f})")
-            cells.append(f"{rows['auto']['noise']:.2f}" if "noise" in rows["auto"] else "")
+            cells.append(f"{rows['auto']['learned'] * 1e3:.1f}")
             lines.append(
                 f"| {lab['name'].removeprefix('jit_')} | {pattern} | {' | '.join(cells)} |"
             )
