@@ -7,7 +7,6 @@ Calls and nested fusions are walked through as if their instructions stood in th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal, storage
 from hlo2graph.backends.cuda.depth import MOST_LINES
 from hlo2graph.backends.cuda.literals import NamedLiteral, array_words, scalar_of
 from hlo2graph.backends.cuda.places import Places
-from hlo2graph.backends.cuda.source import ACCESS_BYTES
 from hlo2graph.backends.cuda.tuples import first_leaf, part_of, width_of
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
@@ -39,8 +37,6 @@ STRUCTURE = frozenset(
 """What kernels hold of a program's structure: the emitter itself walks through it."""
 
 DEEPEST_INDENT = 40  # or the text of deep nests grows with the square of their depth
-
-_SUM = re.compile(r"(\d+) \+ (\d+)")
 
 _Key = tuple[int, str, Index, int]
 
@@ -94,9 +90,6 @@ class ElementEmitter:
         self._read: dict[Expr, tuple[DType, str]] = {}
         self.origins: dict[Expr, tuple[int, Shape, Index]] = {}  # of values: parameter and index
         self.binds_reads = True  # not where only the origins of values count
-        self.aligned: frozenset[str] = frozenset()  # arrays, of which parts get their own pointer
-        self._constants: dict[Expr, int] = {}
-        self._heads: dict[str, str] = {}  # by name, what stands before all lines
 
     # ---- what rules use (ops.device.Element) ----------------------------------------------
 
@@ -134,10 +127,7 @@ class ElementEmitter:
         """Declare a constant local of the kernel's index type."""
         if expression.isdigit():
             return expression
-        name = self._declare(f"const {self.index_type}", expression, "i")
-        if sum_ := _SUM.fullmatch(expression):
-            self._constants[name] = int(sum_[1]) + int(sum_[2])
-        return name
+        return self._declare(f"const {self.index_type}", expression, "i")
 
     @property
     def block_index(self) -> Expr:
@@ -170,13 +160,6 @@ class ElementEmitter:
         self._scopes.pop()
         self._depth -= 1
         self.line("}" + tail)
-
-    @contextmanager
-    def ruled(self, rules: Mapping[str, DeviceRule]) -> Iterator[None]:
-        """Let rules stand in place of some opcodes' own, for what the context writes."""
-        before, self._rules = self._rules, rules
-        yield
-        self._rules = before
 
     # ---- walking --------------------------------------------------------------------------
 
@@ -297,33 +280,10 @@ class ElementEmitter:
             self._frames.pop()
             return found
         assert isinstance(instr.shape, Shape)
-        array, within = self._part(f"p{instr.payload}", instr.shape, index)
-        value = self.read(instr.shape.dtype, f"{array}[{self.offset(instr.shape, within)}]")
+        place = self.offset(instr.shape, index)
+        value = self.read(instr.shape.dtype, f"p{instr.payload}[{place}]")
         self.origins[value] = instr.payload, instr.shape, index
         return value
-
-    def _part(self, array: str, shape: Shape, index: Index) -> tuple[str, Index]:
-        """Return where a part of an array begins, and the index in it, if parts have pointers.
-
-        An index is in a part by what it has of a slice whose dimension of size 1 was dropped by a
-        reshape. In one sum with all else that would hide from the compiler that what differs by 1
-        otherwise lies side by side.
-        """
-        fixed = [self._constants.get(at, 0) for at in index]
-        if array not in self.aligned or not any(fixed):
-            return array, index
-        found, stride = 0, 1
-        for dim in shape.minor_to_major:
-            found += fixed[dim] * stride
-            stride *= shape.dims[dim]
-        if found * shape.dtype.size % ACCESS_BYTES:
-            return array, index
-        name, kind = f"{array}_{found}", storage_type(shape.dtype)
-        self._heads[name] = (
-            f"  const {kind}* const {name} = (const {kind}*)__builtin_assume_aligned("
-            f"hlo::moved<{found}>({array}), {ACCESS_BYTES});"
-        )
-        return name, tuple("0" if at else i for at, i in zip(fixed, index, strict=True))
 
     def _walk_into(self, frame: _Frame, site: Instruction, number: int, index: Index) -> Expr:
         """Return an element of a nested fusion or call; each is one frame, so nothing is redone."""
@@ -363,7 +323,7 @@ class ElementEmitter:
 
     def needed_lines(self) -> list[str]:
         """Return the lines without the index locals that nothing uses."""
-        return [*self._heads.values(), *self.places.needed(self.lines)]
+        return self.places.needed(self.lines)
 
     def _declare(self, ctype: str, expression: str, letter: str) -> Expr:
         name = self.fresh(letter)
