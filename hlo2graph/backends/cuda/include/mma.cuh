@@ -5,6 +5,7 @@
 // steps of the sum, in any order that is the same on both sides.
 #pragma once
 
+#include "half.cuh"
 #include "types.cuh"
 
 namespace hlo {
@@ -18,6 +19,9 @@ struct alignas(16) Four {
 template <class T> __device__ inline u32 joined_bits(T low, T high) {
   return (u32)(u16)low | (u32)(u16)high << 16;
 }
+
+// The same of floats that are rounded on the way.
+template <class T> __device__ inline u32 pair_bits(f32 low, f32 high) { return pair<T>(low, high); }
 
 #ifdef __CUDACC__
 
@@ -45,19 +49,6 @@ __device__ inline u32 tf32_bits(f32 x) {
   return bits;
 }
 
-// Two floats as one register of two narrow ones.
-template <class T> __device__ inline u32 pair_bits(f32 low, f32 high);
-template <> __device__ inline u32 pair_bits<bf16>(f32 low, f32 high) {
-  u32 bits;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-  return bits;
-}
-template <> __device__ inline u32 pair_bits<f16>(f32 low, f32 high) {
-  u32 bits;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-  return bits;
-}
-
 #define HLO_MMA(T, WORD)                                                                     \
   __device__ inline void add_product(T*, f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, \
                                      u32 b1) {                                                \
@@ -82,10 +73,6 @@ template <int Groups> __device__ inline void copies_arrive() {}
 __device__ inline u32 tf32_bits(f32 x) {
   const u32 bits = bits_as<u32>(x);
   return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
-}
-
-template <class T> __device__ inline u32 pair_bits(f32 low, f32 high) {
-  return bits_as<u16>(Store<T>::of(low)) | (u32)bits_as<u16>(Store<T>::of(high)) << 16;
 }
 
 template <class T>
