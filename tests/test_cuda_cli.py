@@ -73,7 +73,8 @@ def test_kernels_of_what_cuda_cannot_run(cli, tmp_path):
         "HloModule s, replica_count=2\n"
         "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }\n"
         "ENTRY main { x = f32[8] parameter(0)\n"
-        "ROOT y = f32[4] reduce-scatter(x), replica_groups={{0,1}}, dimensions={0}, to_apply=sum }\n"
+        "ROOT y = f32[4] reduce-scatter(x), replica_groups={{0,1}}, dimensions={0}, "
+        "to_apply=sum }\n"
     )
     code, _, err = cli("kernels", path)
     assert code == 2
