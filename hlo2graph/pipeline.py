@@ -33,6 +33,7 @@ from hlo2graph.options import (
     check_choice,
     check_keywords,
 )
+from hlo2graph.passes.attend import attend
 from hlo2graph.passes.copy_early import copy_early
 from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
@@ -94,6 +95,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
             part_dots,
             own_inits,
             copy_early,
+            attend,
             *SPLIT_LARGE,
             split_convolutions,
             split_dots,

@@ -8,23 +8,13 @@ from needs import needs_gxx
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.hlo.printer import format_module
-from hlo2graph.ops import region_attention
 from hlo2graph.ops.region import Attention, region_of
 from hlo2graph.passes.attend import attend
-from hlo2graph.passes.copy_early import copy_early
-from hlo2graph.pipeline import PASSES
+from hlo2graph.passes.fusion.why import ATTENDED, ATTENTION, MADE, RESULT, SCORES, WEIGHTS
+from hlo2graph.pipeline import why
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
 from tests.ptxas import spilt
-
-
-@pytest.fixture(autouse=True)
-def _attends(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = PASSES["default"].index(copy_early) + 1
-    passes = (*PASSES["default"][:place], attend, *PASSES["default"][place:])
-    monkeypatch.setitem(PASSES, "default", passes)
-    monkeypatch.setattr(region_attention, "MOST_LONG", 2048)
-
 
 REGIONS = """
 largest { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, b) }
@@ -111,7 +101,7 @@ FUSED = {
     "nothing-divides": attention("f32", (2, 1, 37, 75, 20, 70), turned=True),
     "bf16": attention("bf16", (1, 2, 20, 100, 40, 40)),
     "one-query": attention("bf16", (2, 3, 1, 100, 64, 64)),
-    "few-queries": attention("f32", (1, 2, 3, 64, 20, 70), turned=True),
+    "few-queries": attention("f32", (1, 2, 3, 48, 20, 70), turned=True),
     "nearly-few": attention("f32", (1, 2, 9, 40, 16, 16)),
     "f16-scores": attention("f16", (2, 1, 16, 33, 64, 64), scores="f16", turned=True),
 }
@@ -180,3 +170,15 @@ def test_no_registers_are_spilt() -> None:
     plan = h2g.plan(attention("bf16", (4, 8, 128, 128, 64, 64)), target="sm_90")
     [source] = kernels_of(plan).values()
     assert spilt(source.text, "sm_90") == 0
+
+
+def test_why_tells_what_attention_is_made_of() -> None:
+    text = attention("bf16", (1, 2, 20, 100, 40, 40), root="n = bf16[1,2,20,40] sine(o)")
+    [made] = why(text, target="sm_90").decisions
+    [kernel] = (k for k in made.together if k.form == ATTENTION)
+    members = {m.name: m.why for m in kernel.members}
+    assert members["s"] == SCORES
+    assert members["most"] == members["p"] == WEIGHTS
+    assert members["g"] == MADE
+    assert members["o"] == RESULT
+    assert ATTENDED in {pair.why for pair in made.apart}

@@ -26,10 +26,12 @@ from hlo2graph.ops.own_dot import takes_tensor_cores
 MOST_KEYS = 512  # whose scores a block holds
 FEWEST_KEYS = 32  # below which a reduce is no fold of its own
 FEW_ROWS = 8  # of queries that share keys, up to which tensor cores' tiles would be half empty
-MOST_LONG = 0  # keys, where rows are that few: such kernels are not measured yet
-MOST_BYTES = 1 << 18  # of keys and values that a block reads for few rows
+MOST_LONG = 2048  # keys, where rows are that few
+MANY_BLOCKS = 64  # of few rows: with fewer, products that share out the keys have more of them
+MOST_BYTES = 1 << 18  # of keys and values that each of many blocks reads, times its rows
+MOST_ALONE = 1 << 16  # the same of fewer blocks
 MOST_STEPS = 256  # of a score's sum, and elements of a value
-MOST_FLOPS = 1 << 30  # of either product, beyond which a library's calls take less
+MOST_FLOPS = 1 << 33  # of either product: more is not measured
 _SIDES = ("lhs", "rhs")
 
 Places: TypeAlias = tuple[int | None, ...]
@@ -53,7 +55,8 @@ class Weighing:
     side: which operand of `scores` has the keys; key: their dimension of the scores.
     batch, rows: for each batch dimension of the scores, and each dimension of them that queries
     have, its number among those of the product.
-    folded: where the dimensions of what the reduces fold are in the scores.
+    folded: where the dimensions of what the first reduce folds are in the scores; those of others
+    are in the same order.
     views: what shows scores, or what is made of them, in another order.
     within: the names of what the weights are made of, in order.
     """
@@ -89,8 +92,8 @@ def weighing_of(computation: Computation, folds: Sequence[Instruction]) -> Weigh
     order = [i for i in computation.instructions if i.name in within]
     places = _places(computation, order, scores)
     of_weights = places.get(product.operands[weights]) if places else None
-    folded = {places.get(o) for r in reduces for o in r.operands[:1]} if places else set()
-    if not places or of_weights is None or len(folded) != 1 or None in folded:
+    of_folded = _folded(reduces, places) if places else None
+    if not places or of_weights is None or of_folded is None:
         return None
     dims = _matched(computation, scores, product, weights, of_weights)
     if dims is None or not _suits(computation, scores, product):
@@ -101,8 +104,16 @@ def weighing_of(computation: Computation, folds: Sequence[Instruction]) -> Weigh
         if i.opcode in ("reshape", "transpose") and i.name in places
     )
     names = tuple(i.name for i in order)
-    [of_folded] = (found for found in folded if found is not None)
     return Weighing(scores.name, product.name, weights, *dims, of_folded, views, names)
+
+
+def _folded(reduces: Sequence[Instruction], places: dict[str, Places]) -> Places | None:
+    """Return where the dimensions of what the first reduce folds are, if others' are as there."""
+    first, *others = (places.get(reduce.operands[0]) for reduce in reduces)
+    if first is None:
+        return None
+    alike = all(other is not None and _lasting(other) == _lasting(first) for other in others)
+    return first if alike else None
 
 
 def _suits(computation: Computation, scores: Instruction, product: Instruction) -> bool:
@@ -121,7 +132,8 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
     most = MOST_KEYS
     if rows <= FEW_ROWS:
         read = keys * (deep + width) * _array(computation[scores.operands[0]]).dtype.size
-        most = MOST_LONG if read <= MOST_BYTES else 0
+        most_read = MOST_BYTES if outer >= MANY_BLOCKS else MOST_ALONE
+        most = MOST_LONG if rows * read <= most_read else 0
     return (
         FEWEST_KEYS <= keys <= most
         and 0 < deep <= MOST_STEPS
@@ -185,10 +197,14 @@ def _placed(computation: Computation, instr: Instruction, source: Places) -> Pla
     if instr.opcode == "transpose":
         return tuple(source[d] for d in integers(instr, "dimensions"))
     if instr.opcode == "reshape":
-        live = [place for place in source if place is not None]
+        live = _lasting(source)
         is_same = [n for n in dims if n != 1] == [n for n in before if n != 1]
         return _live(dims, live) if is_same else None
     return source if OPS[instr.opcode].elementwise and len(dims) == len(source) else None
+
+
+def _lasting(places: Places) -> list[int]:
+    return [place for place in places if place is not None]
 
 
 def _live(dims: Sequence[int], places: Iterable[int]) -> Places:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.effects import with_effects
+from hlo2graph.ops.scalar_region import in_any_order
 from hlo2graph.passes.fusion.body import Body, keeps_arguments
 from hlo2graph.passes.fusion.group import Judge
 from hlo2graph.passes.fusion.grow import Growth
 from hlo2graph.passes.fusion.merge import Merging
 from hlo2graph.passes.fusion.rewrite import Rewriting
-from hlo2graph.passes.fusion.why import Decisions, decisions_of
+from hlo2graph.passes.fusion.why import Decisions, attended, decisions_of
 from hlo2graph.passes.join import Joiner
 from hlo2graph.passes.loops.carried import carried_state, loop_bodies
 from hlo2graph.passes.sequences import sequences
@@ -38,7 +39,9 @@ def fuse(module: Module) -> Module:
 def fusion_decisions(module: Module) -> tuple[Decisions, ...]:
     """Return what `fuse` decides, and why, for every computation that becomes thunks."""
     return tuple(
-        decisions_of(f.computation.name, f.merging, f.rewriting.named) for f in _fused(module)
+        decisions_of(name, f.merging, f.rewriting.named, attended(module, name))
+        for f in _fused(module)
+        for name in (f.computation.name,)
     )
 
 
@@ -54,6 +57,7 @@ class _Fused:
 def _fused(module: Module) -> Iterator[_Fused]:
     stepped = sequences(module)
     effects = with_effects(module.computations)
+    exact = in_any_order(module.computations)
     joiner = Joiner.of(module)
     bodies = loop_bodies(module)
     for name, computation in module.computations.items():
@@ -61,7 +65,7 @@ def _fused(module: Module) -> Iterator[_Fused]:
             carried = carried_state(computation) if name in bodies else {}
             given = computation.parameters if keeps_arguments(module, computation) else ()
             kept = frozenset(parameter.name for parameter in given)
-            body = Body.of(computation, effects, carried, kept)
+            body = Body.of(computation, effects, carried, kept, exact)
             judge = Judge(body)
             growth = Growth(body, judge)
             merging = Merging.of(body, judge, growth.run(), growth.stays)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hlo2graph.hlo import Module
+from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.expect import integer
-from hlo2graph.ops.region import SideBySide, region_of
+from hlo2graph.ops.region import Attention, SideBySide, region_of
 from hlo2graph.ops.views import same_places
 from hlo2graph.passes.fusion.body import TIED, VIEWS, Body
 from hlo2graph.passes.fusion.group import Group
@@ -20,6 +20,11 @@ SIBLING = "reads the same arrays: one pass over them"
 ONLY_READER = "read here only"
 COPIED = "cheap enough to be computed in each of the {} kernels that read it"
 VIEW = "a view, which costs nothing: others that read it have it too"
+ATTENTION = "attention, row by row of its scores"
+ATTENDED = "attention takes in no work but that between its products"
+SCORES = "scores, which are folded where they are computed and never stored"
+WEIGHTS = "made of a block's scores, and never stored"
+MADE = "made, or read where it lies, for a block's queries and keys"
 
 ROUNDS = "a barrier between rounds of the loop: no round is computed again in a later one"
 UPDATES = "a barrier before the scatter, which updates in place what is made here"
@@ -87,22 +92,60 @@ def launches_of(module: Module) -> dict[tuple[str, str], str]:
     return found
 
 
-def decisions_of(computation: str, merging: Merging, named: Mapping[Group, str]) -> Decisions:
-    """Return the decisions for a computation whose groups' kernels have these names."""
+def attended(module: Module, computation: str) -> dict[str, Computation]:
+    """Return the fusions of a computation that are attention, with what they call."""
+    found = {}
+    for instr in module.computations[computation].instructions:
+        if instr.opcode == "fusion":
+            called = module.computations[next(instr.called())]
+            if isinstance(region_of(called), Attention):
+                found[instr.name] = called
+    return found
+
+
+def decisions_of(
+    computation: str,
+    merging: Merging,
+    named: Mapping[Group, str],
+    attention: Mapping[str, Computation],
+) -> Decisions:
+    """Return the decisions for a computation whose groups' kernels have these names.
+
+    attention: the fusions that were made before, with what they call.
+    """
     groups = [n for n in merging.in_order() if isinstance(n, Group)]
     copies = Counter(name for group in groups for name in group.members)
     together = tuple(
         Together(named[group], group.form, tuple(_members(merging, group, copies)))
         for group in groups
-    )
+    ) + tuple(Together(name, ATTENTION, _attending(c)) for name, c in attention.items())
     pairs: dict[tuple[str, str], str] = {}
     for reader in merging.in_order():
         if merging.is_kernel(reader) and not _is_barrier(merging, reader):
             for producer, why in _apart(merging, reader):
                 pair = _name(producer, named), _name(reader, named)
-                pairs.setdefault(pair, why)
+                pairs.setdefault(pair, why if attention.keys().isdisjoint(pair) else ATTENDED)
     apart = tuple(Apart(*pair, why) for pair, why in pairs.items())
     return Decisions(computation, together, apart)
+
+
+def _attending(computation: Computation) -> tuple[Member, ...]:
+    """Return the members of attention, with what each is to it."""
+    region = region_of(computation)
+    assert isinstance(region, Attention)
+    waiting = {region.weighing.scores}
+    for instr in computation.instructions:
+        if not waiting.isdisjoint(instr.operands):
+            waiting.add(instr.name)
+
+    def reason(name: str) -> str:
+        if name in (computation.root, region.weighing.scores):
+            return RESULT if name == computation.root else SCORES
+        return WEIGHTS if name in waiting else MADE
+
+    left_out = ("constant", "parameter")
+    names = (i.name for i in computation.instructions if i.opcode not in left_out)
+    return tuple(Member(name, reason(name)) for name in names)
 
 
 def _members(merging: Merging, group: Group, copies: Mapping[str, int]) -> Iterator[Member]:

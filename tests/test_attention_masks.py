@@ -1,0 +1,153 @@
+"""Attention as one kernel, as programs write it: masks, scales, shared keys, and what is no number.
+
+Each program is lowered by JAX; what the kernel makes is compared with XLA's on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from needs import needs_gxx
+
+import hlo2graph as h2g
+from hlo2graph.inspect.compare import compare, tolerance_for
+from hlo2graph.ops.region import Attention, region_of
+from hlo2graph.program.plan import Plan
+from tests.emulation import Kernels
+from tests.emulation.emulator import EmulatedExecutable
+
+Arrays = Sequence[np.ndarray]
+LOWEST = -1e9
+
+
+def causal(queries: int, keys: int, ahead: int = 0) -> np.ndarray:
+    return np.arange(queries)[:, None] + ahead >= np.arange(keys)[None]
+
+
+def weighed(scores: jax.Array, values: jax.Array, formula: str = "bhlm,bmhd->blhd") -> jax.Array:
+    weights = jax.nn.softmax(scores.astype(jnp.float32), axis=-1).astype(values.dtype)
+    return jnp.einsum(formula, weights, values)
+
+
+def plain(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.dot_product_attention(q, k, v)
+
+
+def built_in_causal(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
+def scaled_after(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    scores = jnp.einsum("blhd,bmhd->bhlm", q, k, preferred_element_type=jnp.float32) / 8
+    return weighed(jnp.where(causal(q.shape[1], k.shape[1]), scores, LOWEST), v)
+
+
+def scaled_before(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    scores = jnp.einsum("blhd,bmhd->bhlm", q / 8, k)
+    return weighed(jnp.where(causal(q.shape[1], k.shape[1]), scores, -jnp.inf), v)
+
+
+def hidden(fill: float) -> Callable[..., jax.Array]:
+    """Return attention whose queries see no key before the third, so that some see none at all."""
+
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        scores = jnp.einsum("blhd,bmhd->bhlm", q, k)
+        return weighed(jnp.where(causal(q.shape[1], k.shape[1], -3), scores, fill), v)
+
+    return attend
+
+
+def added(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Array:
+    scores = jnp.einsum("blhd,bmhd->bhlm", q, k)
+    return weighed(scores + mask[:, None, None, :], v)
+
+
+def grouped(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    b, length, heads, width = q.shape
+    q = q.reshape(b, length, k.shape[2], heads // k.shape[2], width)
+    scores = jnp.einsum("blngd,bmnd->bnglm", q, k, preferred_element_type=jnp.float32) / 8
+    scores = jnp.where(causal(length, k.shape[1], k.shape[1] - length), scores, -jnp.inf)
+    return weighed(scores, v, "bnglm,bmnd->blngd").reshape(b, length, heads, width)
+
+
+def drawn(sizes: Sequence[int], kv_heads: int | None = None, dtype: str = "float32") -> list:
+    """Return queries, keys and values of (batch, heads, queries, keys, width)."""
+    b, h, q, k, d = sizes
+    rng, shared = np.random.default_rng(0), kv_heads or h
+    shapes = ((b, q, h, d), (b, k, shared, d), (b, k, shared, d))
+    return [rng.standard_normal(s).astype(jnp.dtype(dtype)) for s in shapes]
+
+
+def with_mask(sizes: Sequence[int], fill: float) -> list:
+    """Return the same, and what is added to scores: the keys of one batch are all hidden."""
+    mask = np.zeros((sizes[0], sizes[3]), np.float32)
+    mask[0], mask[1, ::3] = fill, fill
+    return [*drawn(sizes), mask]
+
+
+def spoilt(sizes: Sequence[int]) -> list:
+    """Return queries, keys and values some of which are no finite numbers."""
+    q, k, v = drawn(sizes)
+    q[0, 2, 0, 3], k[0, 5, 1, 0], v[0, 7, 0, 1], v[0, -1, 1, 2] = np.nan, np.inf, np.inf, np.nan
+    return [q, k, v]
+
+
+CASES: dict[str, tuple[Callable, Arrays]] = {
+    "plain": (plain, drawn((2, 3, 20, 45, 24))),
+    "plain-bf16": (plain, drawn((1, 2, 17, 33, 16), dtype="bfloat16")),
+    "one-query": (plain, drawn((2, 3, 1, 45, 24))),
+    "built-in-causal": (built_in_causal, drawn((1, 2, 37, 37, 16))),
+    "built-in-causal-f16": (built_in_causal, drawn((1, 2, 33, 33, 40), dtype="float16")),
+    "built-in-grouped": (built_in_causal, drawn((1, 6, 33, 33, 16), kv_heads=2)),
+    "scaled-after": (scaled_after, drawn((1, 3, 19, 67, 40))),
+    "scaled-after-bf16": (scaled_after, drawn((1, 1, 64, 64, 64), dtype="bfloat16")),
+    "scaled-before": (scaled_before, drawn((1, 3, 35, 35, 8))),
+    "none-seen": (hidden(-np.inf), drawn((1, 2, 20, 40, 16))),
+    "none-seen-finite": (hidden(LOWEST), drawn((1, 2, 20, 40, 16))),
+    "none-seen-few": (hidden(-np.inf), drawn((1, 2, 5, 40, 16))),
+    "added": (added, with_mask((2, 2, 18, 50, 16), -np.inf)),
+    "added-finite": (added, with_mask((2, 2, 18, 50, 16), LOWEST)),
+    "grouped": (grouped, drawn((1, 6, 21, 53, 16), kv_heads=2)),
+    "grouped-one-query": (grouped, drawn((2, 6, 1, 53, 16), kv_heads=2, dtype="bfloat16")),
+    "no-numbers": (scaled_after, spoilt((1, 2, 20, 40, 16))),
+    "no-numbers-plain": (plain, spoilt((1, 2, 20, 40, 16))),
+    "no-numbers-few": (plain, spoilt((1, 2, 4, 40, 16))),
+}
+
+
+def planned(name: str) -> Plan:
+    function, arrays = CASES[name]
+    traced = jax.jit(function).trace(*arrays)
+    return h2g.plan(traced.lower(lowering_platforms=("tpu",)).as_text("hlo"), target="sm_90")
+
+
+@pytest.fixture(scope="module")
+def plans() -> dict[str, Plan]:
+    with jax.enable_x64(False):
+        return {name: planned(name) for name in CASES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_it_becomes_one_kernel(plans: dict[str, Plan], name: str) -> None:
+    computations = plans[name].computations.values()
+    assert sum(isinstance(region_of(c), Attention) for c in computations) == 1
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_it_makes_what_xla_makes(plans: dict[str, Plan]) -> None:
+    kernels = Kernels(list(plans.values()), precise=False)
+    for name, (function, arrays) in CASES.items():
+        plan = plans[name]
+        [got] = EmulatedExecutable(plan, kernels)(*arrays)
+        with jax.enable_x64(False):  # in f32: XLA on the CPU takes no f16 whose sums are f32
+            want = np.asarray(jax.jit(function)(*(a.astype(np.float32) for a in arrays)))
+        dtype = plan.outputs[0].shape.dtype
+        found = compare(got, want.astype(got.dtype), tolerance_for(dtype, tf32=True), name)
+        assert found.ok, str(found)
+        assert np.array_equal(np.isnan(got.astype(np.float32)), np.isnan(want.astype(np.float32)))
