@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import statistics
+from typing import Any
 
 SHORT, LONG, REPEATS = 1 << 12, 1 << 15, 9
 UNROLLED = 16
@@ -89,7 +90,7 @@ def _probe(kind: str, step: str) -> str:
 """
 
 
-def _seconds(function, memory, stream, kind: str, steps: int) -> float:
+def _seconds(function: Any, memory: Any, stream: Any, kind: str, steps: int) -> float:
     """Return what a run of a probe takes on the device."""
     from hlo2graph.backends.cuda.driver import call, cuda
     from hlo2graph.backends.cuda.memory import Event
