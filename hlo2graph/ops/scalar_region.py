@@ -25,7 +25,8 @@ _ALLOWED = _ELEMENTWISE | {
     ),
     *("call", "fusion"),
 }
-_COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+_CHOOSING = frozenset({"maximum", "minimum", "and", "or", "xor"})  # which round nothing
+_COMMUTATIVE = _CHOOSING | {"add", "multiply"}
 
 
 def is_elementwise_region(computations: Mapping[str, Computation], name: str) -> bool:
@@ -59,6 +60,21 @@ def binary_reducer(computations: Mapping[str, Computation], name: str) -> str | 
         return root.opcode
     swapped = root.operands == parameters[::-1] and root.opcode in _COMMUTATIVE
     return root.opcode if swapped else None
+
+
+def in_any_order(computations: Mapping[str, Computation]) -> frozenset[str]:
+    """Return the regions that fold to the same bits in whatever order: none that rounds."""
+    opcodes = {name: binary_reducer(computations, name) for name in computations}
+    return frozenset(
+        name
+        for name, opcode in opcodes.items()
+        if opcode in _CHOOSING or (opcode in _COMMUTATIVE and not _rounds(computations[name]))
+    )
+
+
+def _rounds(computation: Computation) -> bool:
+    leaves = computation.result.shape.leaves()
+    return any(leaf.dtype.is_float or leaf.dtype.is_complex for leaf in leaves)
 
 
 def _is_scalar(instr: Instruction) -> bool:

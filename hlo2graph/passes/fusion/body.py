@@ -42,6 +42,7 @@ class Body:
     carried: of a loop's body, the state that each result is the next of.
     waits: what each waits for: operands, control dependencies, earlier side effects.
     kept: whose bytes nothing may write over.
+    exact: the regions that fold to the same bits in any order.
     """
 
     computation: Computation
@@ -49,6 +50,7 @@ class Body:
     waits: Mapping[str, tuple[str, ...]]
     carried: Mapping[str, str]
     kept: frozenset[str] = frozenset()
+    exact: frozenset[str] = frozenset()
     place: dict[str, int] = field(default_factory=dict)
     users: dict[str, list[str]] = field(default_factory=dict)
     live: set[str] = field(default_factory=set)
@@ -61,11 +63,12 @@ class Body:
         effects: frozenset[str],
         carried: Mapping[str, str] | None = None,
         kept: frozenset[str] = frozenset(),
+        exact: frozenset[str] = frozenset(),
     ) -> Body:
         """Return the body of `computation`; `effects` are the computations with side effects."""
         named = {instr.name: instr for instr in computation.instructions}
         waits = waits_of(computation.instructions, effects)
-        found = Body(computation, named, waits, carried or {}, kept)
+        found = Body(computation, named, waits, carried or {}, kept, exact)
         early = _copied_early(found)
         held: set[str] = set()
         for number, instr in enumerate(computation.instructions):

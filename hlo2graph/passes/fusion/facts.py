@@ -9,7 +9,7 @@ from hlo2graph.hlo import DimLabels, Instruction, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integers
-from hlo2graph.ops.region import needs_own_kernel
+from hlo2graph.ops.region import FEWEST, needs_own_kernel
 from hlo2graph.passes.fusion.body import VIEWS, Body
 
 IN_PLACE = frozenset({"dynamic-update-slice", "scatter"})
@@ -18,6 +18,7 @@ FOLDS = frozenset(
     {"convolution", "dot", "ragged-dot", "reduce", "reduce-window", "scaled-dot"}
     | {"select-and-scatter"}
 )
+_ALONE = frozenset({"reduce", "reduce-window", "select-and-scatter"})  # if short, for a thread
 _TRANSCENDENTAL = frozenset(
     {"acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf"}
     | {"exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "power"}
@@ -53,6 +54,7 @@ class Facts:
     take in a broadcast. weight: the cheap operations that one of them takes.
     is_dear: transcendental, or a fold. is_fold: of more than a few steps.
     is_hero: it may decide for the kernel's form.
+    varies: its last bits depend on the kernel: threads fold in an order that the form decides.
     turns: it reads its operand across the grain, along another dimension than lies in memory.
     """
 
@@ -64,6 +66,7 @@ class Facts:
     is_dear: bool
     is_fold: bool
     is_hero: bool
+    varies: bool
     turns: bool
     asks: tuple[Ask, ...]
 
@@ -82,6 +85,7 @@ def facts_of(body: Body, name: str) -> Facts:
         is_fold or instr.opcode in _TRANSCENDENTAL or instr.opcode == "fft",
         is_fold,
         instr.opcode in FOLDS or instr.opcode == "fft" or needs_own_kernel(instr),
+        _varies(body, instr, elements),
         _turns(body, instr),
         _asks(body, instr, elements),
     )
@@ -93,6 +97,21 @@ def _is_short(body: Body, instr: Instruction, elements: int) -> bool:
     So have those of parts, where few results were folded in two steps.
     """
     return instr.opcode == "reduce" and _fan(body, instr, 0, max(1, elements)) <= SHORT_FOLD
+
+
+def _varies(body: Body, instr: Instruction, elements: int) -> bool:
+    """Tell whether two kernels may compute it with other last bits.
+
+    A thread that folds alone does so in the order of the elements, in any kernel.
+    """
+    if instr.opcode not in FOLDS | {"fft"}:
+        return False
+    called = set(instr.called())
+    if called and called <= body.exact:
+        return False
+    alone = instr.opcode in _ALONE and _fan(body, instr, 0, max(1, elements)) < FEWEST
+    rounds = any(s.dtype.is_float or s.dtype.is_complex for s in instr.shape.leaves())
+    return rounds and not alone
 
 
 def _elements(instr: Instruction) -> int:

@@ -4,7 +4,8 @@ From the last instruction to the first, each joins the group that reads it:
 
 - Where one group has all its readers, it joins that group, if the kernel is a good one.
 - Where several groups have them, it joins each, if none of it is dear and all that becomes
-  faster than making it once: its own kernel is gone then.
+  faster than making it once: its own kernel is gone then. But no fold of floats does whose order
+  is its kernel's own: what compares a value with one made of the same fold would see two folds.
 - Else it begins a group of its own, unless it is a view, which no kernel makes.
 
 No path is lengthened and no cycle made: whoever needs a result waited for the producer and its
@@ -70,7 +71,7 @@ class Growth:
 
     def _joined(self, name: str, readers: tuple[int, ...]) -> list[Group] | None:
         """Return the readers with `name` in each, if that is better than making it once."""
-        if len(readers) > 1 and self._is_too_dear(name, len(readers)):
+        if len(readers) > 1 and self._is_made_once(name, len(readers)):
             return None
         before = [self.groups[number] for number in readers]
         after = []
@@ -82,6 +83,6 @@ class Growth:
         gained = sum(g.cost.time for g in before) - sum(g.cost.time for g in after)
         return after if self.judge.is_worth(name, -gained) else None
 
-    def _is_too_dear(self, name: str, readers: int) -> bool:
+    def _is_made_once(self, name: str, readers: int) -> bool:
         facts = self.judge.facts[name]
-        return facts.is_dear and facts.elements * (readers - 1) > MOST_AGAIN
+        return facts.varies or (facts.is_dear and facts.elements * (readers - 1) > MOST_AGAIN)
