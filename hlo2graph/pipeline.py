@@ -34,6 +34,7 @@ from hlo2graph.options import (
     check_keywords,
 )
 from hlo2graph.passes.attend import attend
+from hlo2graph.passes.call_asyncs import call_asyncs
 from hlo2graph.passes.copy_early import copy_early
 from hlo2graph.passes.cut_dots import cut_dots
 from hlo2graph.passes.drop_barriers import drop_barriers
@@ -82,7 +83,7 @@ Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
 EXPANSIONS: tuple[Pass, ...] = (
-    *(unfuse_middles, settle_sizes, expand_scans, expand_sorts, expand_choleskys),
+    *(call_asyncs, unfuse_middles, settle_sizes, expand_scans, expand_sorts, expand_choleskys),
 )
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": EXPANSIONS,
@@ -359,7 +360,7 @@ def _rewrites(module: Module, chosen: Options) -> tuple[Pass, ...]:
     """Return the passes; what XLA has scheduled keeps its fusions unless fusion is asked for."""
     if not module.is_scheduled or chosen.fusion == "none":
         return PASSES[chosen.fusion]
-    return PASSES["none"] if chosen.fuse is None else (unfuse, *PASSES["default"])
+    return PASSES["none"] if chosen.fuse is None else (call_asyncs, unfuse, *PASSES["default"])
 
 
 def _is_planned(program: Module | Plan | str) -> bool:

@@ -104,6 +104,14 @@ Device: TypeAlias = DeviceRule | ByLeaf | OwnKernel | NoDevice | ByInstruction
 INLINED = NoDevice("it is taken apart before kernels are made")
 """For the structure of programs: tuples, calls, loops."""
 
+STRUCTURE = frozenset(
+    {"parameter", "constant", "tuple", "get-tuple-element", "fusion", "call"}
+    | {"opt-barrier", "add-dependency", "domain"}
+)
+"""What kernels hold of a program's structure: the emitter itself walks through it."""
+
+EMITTED = STRUCTURE | {"after-all"}  # a token has no bytes
+
 
 def device_of(device: Device, instr: Instruction) -> DeviceRule | ByLeaf | OwnKernel | NoDevice:
     """Return what `instr`, whose opcode has `device`, needs."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hlo2graph.hlo import Module
 
-_STEPPED = frozenset({"call", "conditional", "scan", "while"})
+STEPPED = frozenset({"call", "conditional", "scan", "while"})
+"""Opcodes whose callees those are."""
 
 
 def sequences(module: Module) -> set[str]:
@@ -17,6 +18,6 @@ def sequences(module: Module) -> set[str]:
             continue
         found.add(name)
         for instr in module.computations[name].instructions:
-            if instr.opcode in _STEPPED:
+            if instr.opcode in STEPPED:
                 pending += instr.called()
     return found

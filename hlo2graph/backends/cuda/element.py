@@ -20,6 +20,7 @@ from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, DType, Instruction, Literal, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import (
+    STRUCTURE,
     ByLeaf,
     DeviceRule,
     Element,
@@ -29,12 +30,6 @@ from hlo2graph.ops.device import (
     OwnKernel,
     device_of,
 )
-
-STRUCTURE = frozenset(
-    {"parameter", "constant", "tuple", "get-tuple-element", "fusion", "call"}
-    | {"opt-barrier", "add-dependency", "domain"}
-)
-"""What kernels hold of a program's structure: the emitter itself walks through it."""
 
 DEEPEST_INDENT = 40  # or the text of deep nests grows with the square of their depth
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 
-from hlo2graph.backends.cuda.element import STRUCTURE
 from hlo2graph.backends.support import check_computations
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import NoDevice, OwnKernel, device_of
+from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
 from hlo2graph.ops.evaluate import unsupported
 from hlo2graph.ops.region import SideBySide, own_root, region_of
 from hlo2graph.ops.sort_runs import too_wide
 from hlo2graph.program.plan import Plan
-
-EMITTED = STRUCTURE | {"after-all"}  # a token has no bytes
 
 
 def check_support(plan: Plan) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Instruction, Module
-from hlo2graph.ops.region import SideBySide, needs_own_kernel, own_root, region_of
-from hlo2graph.passes.sequences import sequences
+from hlo2graph.ops.region import SideBySide, own_root, region_of, stands_alone
+from hlo2graph.passes.sequences import STEPPED, sequences
 
 
 def unfuse(module: Module) -> Module:
@@ -27,23 +27,22 @@ def unfuse_middles(module: Module) -> Module:
     """Return `module` with calls in the place of the fusions that no kernel can be.
 
     Such a fusion has in its middle what needs a kernel of its own: a sort, say, whose result it
-    turns around. What it calls becomes thunks, the fusions in it too where they can be kernels.
+    turns around. Or something in it becomes thunks: a loop. What it calls becomes thunks, the
+    fusions in it too where they can be kernels.
     """
-    computations = dict(module.computations)
-    changed = False
-    pending, seen = [*sequences(module)], set[str]()
+    computations, changed = dict(module.computations), False
+    pending, seen = [module.entry_name], set[str]()
     while pending:
         name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
-        parted = [i for i in computations[name].instructions if _is_parted(module, i)]
-        if parted:
+        held = computations[name].instructions
+        kept = tuple(_as_call(i) if _is_parted(module, i) else i for i in held)
+        if any(now is not before for now, before in zip(kept, held, strict=True)):
             changed = True
-            calls = {i.name: _as_call(i) for i in parted}
-            kept = (calls.get(i.name, i) for i in computations[name].instructions)
-            computations[name] = replace(computations[name], instructions=tuple(kept))
-            pending += [str(i.attrs["calls"]) for i in parted]
+            computations[name] = replace(computations[name], instructions=kept)
+        pending += [called for i in kept if i.opcode in STEPPED for called in i.called()]
     return replace(module, computations=computations) if changed else module
 
 
@@ -55,14 +54,14 @@ def _is_kernel(module: Module, name: str, *, is_alone: bool = True) -> bool:
     """Tell whether a computation can be a kernel, or where it is not alone, a part of one."""
     computation = module.computations[name]
     own = own_root(computation) if is_alone else None
-    if any(needs_own_kernel(i) and i is not own for i in computation.instructions):
+    if any(stands_alone(i) and i is not own for i in computation.instructions):
         return False
-    parts = [i for i in computation.instructions if i.opcode == "fusion"]
+    parts = [i for i in computation.instructions if i.opcode in ("call", "fusion")]
     if not parts:
         return True
     region = region_of(computation)
     beside = region.parts if isinstance(region, SideBySide) else ()
-    return all(_is_kernel(module, str(i.attrs["calls"]), is_alone=i.name in beside) for i in parts)
+    return all(_is_kernel(module, next(i.called()), is_alone=i.name in beside) for i in parts)
 
 
 def _with_calls(computation: Computation) -> Computation:
