@@ -74,6 +74,13 @@ def grouped(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     return weighed(scores, v, "bnglm,bmnd->blngd").reshape(b, length, heads, width)
 
 
+def unmasked(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Return attention whose scores lie key by key."""
+    q = q.reshape(*q.shape[:2], k.shape[2], -1, q.shape[3])
+    scores = jnp.einsum("blngd,bmnd->bnglm", q, k)
+    return weighed(scores, v, "bnglm,bmnd->blngd")
+
+
 def drawn(sizes: Sequence[int], kv_heads: int | None = None, dtype: str = "float32") -> list:
     """Return queries, keys and values of (batch, heads, queries, keys, width)."""
     b, h, q, k, d = sizes
@@ -113,6 +120,8 @@ CASES: dict[str, tuple[Callable, Arrays]] = {
     "added-finite": (added, with_mask((2, 2, 18, 50, 16), LOWEST)),
     "grouped": (grouped, drawn((1, 6, 21, 53, 16), kv_heads=2)),
     "grouped-one-query": (grouped, drawn((2, 6, 1, 53, 16), kv_heads=2, dtype="bfloat16")),
+    "keys-apart": (unmasked, drawn((2, 3, 20, 45, 24))),
+    "keys-apart-grouped": (unmasked, drawn((1, 6, 21, 45, 16), kv_heads=2)),
     "no-numbers": (scaled_after, spoilt((1, 2, 20, 40, 16))),
     "no-numbers-plain": (plain, spoilt((1, 2, 20, 40, 16))),
     "no-numbers-few": (plain, spoilt((1, 2, 4, 40, 16))),

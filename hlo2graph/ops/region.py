@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
+from hlo2graph.ops.device import OwnKernel, device_of
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import go_together
@@ -131,7 +131,7 @@ class Attention:
     """Two dots, between which `rows` are folded: `weighing` tells which dots. Work may follow."""
 
     weighing: Weighing
-    rows: Rows
+    rows: Folding
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +191,6 @@ def needs_own_kernel(instr: Instruction) -> bool:
     return spec is not None and isinstance(device_of(spec.device, instr), OwnKernel)
 
 
-def stands_alone(instr: Instruction) -> bool:
-    """Tell whether `instr` cannot be in the middle of a kernel, or has none."""
-    spec = OPS.get(instr.opcode)
-    return (
-        spec is not None
-        and instr.opcode not in EMITTED
-        and isinstance(device_of(spec.device, instr), OwnKernel | NoDevice)
-    )
-
-
 def _is_dear(computation: Computation, instr: Instruction) -> bool:
     """Tell whether more than one thread, or more than a moment, goes into one element."""
     if needs_own_kernel(instr) or instr.opcode in _FOLDS:
@@ -248,13 +238,16 @@ def _attention(
     """Return the region of attention, if its rows have a common index and its end is plain."""
     inside = tuple(computation[name] for name in weighing.within)
     weights = computation[weighing.product].operands[weighing.weights]
-    rows = _folding(
+    waiting = Waiting.of(
         replace(computation, instructions=inside, root=weights),
         [fold for fold in folds if fold.opcode == "reduce"],
     )
-    if not isinstance(rows, Rows) or rows.bridges:
+    if waiting is None or waiting.bridges:
         return None
-    reduced = [weighing.folded[d] for d in rows.space.reduced]
+    space, stages, waits = waiting.space, waiting.stages, waiting.waiting_results()
+    assert waits is not None
+    rows = Folding(space, tuple(map(tuple, stages)), (), waits)
+    reduced = [weighing.folded[d] for d in space.reduced]
     if [place for place in reduced if place is not None] != [weighing.key]:
         return None
     ends = updates_behind(computation, [computation[weighing.product]])
