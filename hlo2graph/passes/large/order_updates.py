@@ -4,9 +4,9 @@ In and out: a Module of the same meaning. Where updates may come in any order, e
 one, but for that the result must lie where the operand does: what else reads, and what is not ours
 to write over, is copied by a kernel of its own; what is made for the scatter is kept out of its
 fusion. Where order matters, updates of rows are sorted by what they update, which keeps the order
-of those of one row; threads then find theirs side by side. Very many that are added to elements are
-made such that no order matters. Updates that are few, or whose windows
-may overlap in other ways, stay as they are.
+of those of one row; threads then find theirs side by side. Where elements are few, each looks at
+all updates for its own; very many that are added to elements are made such that no order matters.
+Updates that are few, or whose windows may overlap in other ways, stay as they are.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hlo2graph.ops.expect import integer, integers
 from hlo2graph.ops.free_scatter import folds_freely, is_of_rows
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays
+from hlo2graph.passes.large.compared_sums import compares, write_compared
 from hlo2graph.passes.large.exact_sums import ExactSums, sums_exactly
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
@@ -68,6 +69,9 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
     trailing = tuple(range(len(batch), update.rank)) == window
     is_sorted = instr.attrs.get("indices_are_sorted") is True
     if prod(batch) < ORDERED or is_sorted or not trailing:
+        return
+    if compares(instr, shapes, draft.computations):
+        write_compared(Arrays(draft, instr))
         return
     if sums_exactly(instr, shapes, draft.computations):
         folds = regions.fold("maximum", S32), regions.fold("add", _S64)
