@@ -283,15 +283,14 @@ def compile(
     if machine == "host":
         return HostExecutable(make(), elided=elided)
     from hlo2graph.backends.cuda.executable import CudaExecutable
-    from hlo2graph.backends.cuda.kernels import Texts
     from hlo2graph.saved.kept import place_of, planned_once
 
     with paused():
+        place = None
         if isinstance(program, str) and not _is_planned(program) and observe is None:
             chosen = str(_resolved(planning)), matmul_precision, str(elided)
-            made, texts = planned_once(place_of(program, filename, *chosen), make)
-        else:
-            made, texts = make(), Texts()
+            place = place_of(program, filename, *chosen)
+        made, texts = planned_once(place, make)
         given = cast(CudaOptions, asdict(choices))
         return CudaExecutable(made, elided=elided, texts=texts, **given)
 

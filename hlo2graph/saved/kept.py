@@ -20,6 +20,7 @@ from typing import Any
 
 from hlo2graph import BEGUN, __version__
 from hlo2graph.backends.cuda.cache import MOST_BYTES, entry, load, store, trim
+from hlo2graph.backends.cuda.compiler import start_helpers
 from hlo2graph.backends.cuda.kernels import KernelKey, Texts
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.collector import paused
@@ -110,12 +111,14 @@ def place_of(text: str, filename: str, *chosen: str) -> Place | None:
 def planned_once(place: Place | None, make: Callable[[], Plan]) -> tuple[Plan, Texts]:
     """Return the plan at a place, else a new one, and the kernels kept beside it.
 
-    A new one is kept as soon as its kernels are written.
+    A new one is kept as soon as its kernels are written; what compiles them is started before it is
+    made.
     """
-    if place is None:
-        return make(), Texts()
-    found = place.read() or Found(make(), {})
-    return found.plan, Texts(found.kernels, partial(place.write, found.plan))
+    found = place.read() if place else None
+    if found is None:
+        start_helpers()
+        found = Found(make(), {})
+    return found.plan, Texts(found.kernels, partial(place.write, found.plan) if place else None)
 
 
 @cache

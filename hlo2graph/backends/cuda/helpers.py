@@ -1,0 +1,133 @@
+"""Processes that compile beside this one, since NVRTC parses one text at a time in each.
+
+They are started while a program is planned, which takes longer than that, and serve all programs
+that follow; one without work for a minute ends. Where there can be none, this process compiles.
+"""
+
+from __future__ import annotations
+
+import atexit
+import marshal
+import os
+from collections import deque
+from contextlib import suppress
+from multiprocessing.spawn import get_executable
+from subprocess import DEVNULL, PIPE, Popen
+from typing import TypeAlias
+
+from hlo2graph.backends.cuda import nvrtc
+
+MOST = 8
+Asked: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], str]  # Nvrtc.compile's
+
+
+class Helper:
+    """A process that compiles one text at a time."""
+
+    def __init__(self, library: str) -> None:
+        """Start it. Raises OSError."""
+        # A group of its own: what a terminal interrupts is this process, which then ends it.
+        self._process = Popen(
+            [os.fsdecode(get_executable()), "-I", "-S", nvrtc.__file__, library],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            process_group=0,
+        )
+
+    @property
+    def is_there(self) -> bool:
+        """It waits for work, or does some."""
+        return self._process.poll() is None
+
+    def compile(self, asked: Asked) -> bytes | str:
+        """Return machine code, or why there is none. Raises OSError, EOFError or ValueError."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        marshal.dump(asked, self._process.stdin)
+        self._process.stdin.flush()
+        answer: bytes | str = marshal.load(self._process.stdout)
+        return answer
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._close()
+        self._process.wait()
+
+    def leave(self) -> None:
+        """Leave it to the process that this one was forked from."""
+        self._close()
+        self._process.returncode = 0
+
+    def _close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+class Helpers:
+    """All of this process."""
+
+    def __init__(self) -> None:
+        """Start none yet."""
+        self._idle: deque[Helper] = deque()
+        self._all: list[Helper] = []
+
+    def start(self, library: str) -> None:
+        """Have as many as there are other processors, up to MOST."""
+        if os.name != "posix":
+            return
+        for helper in [h for h in self._all if not h.is_there]:
+            self._drop(helper)
+        with suppress(OSError):
+            while len(self._all) < min(MOST, (os.cpu_count() or 1) - 1):
+                self._all.append(Helper(library))
+                self._idle.append(self._all[-1])
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._all)
+
+    def compile(self, asked: Asked) -> bytes | str | None:
+        """Return machine code, or why there is none; None where no helper is idle."""
+        try:
+            helper = self._idle.pop()
+        except IndexError:
+            return None
+        try:
+            answer = helper.compile(asked)
+        except (OSError, EOFError, ValueError, TypeError):  # it ended
+            self._drop(helper)
+            return None
+        except BaseException:  # what it answers is of no use to who asks next
+            self._drop(helper)
+            raise
+        self._idle.append(helper)
+        return answer
+
+    def end(self) -> None:
+        """End all."""
+        for helper in self._all[:]:
+            self._drop(helper)
+
+    def leave(self) -> None:
+        """Forget all, in a process forked from theirs."""
+        for helper in self._all:
+            helper.leave()
+        self._all.clear()
+        self._idle.clear()
+
+    def _drop(self, helper: Helper) -> None:
+        with suppress(ValueError):
+            self._idle.remove(helper)
+        with suppress(ValueError):
+            self._all.remove(helper)
+        helper.end()
+
+
+HELPERS = Helpers()
+atexit.register(HELPERS.end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=HELPERS.leave)

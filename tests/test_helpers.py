@@ -1,0 +1,117 @@
+"""Processes that compile beside this one: the same code, and nothing lost where they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from hlo2graph.backends.cuda import compiler
+from hlo2graph.backends.cuda.helpers import Helper, Helpers
+from hlo2graph.backends.cuda.nvrtc import Nvrtc, Refused
+
+TEXT = '#include "h.cuh"\nextern "C" __global__ void k(int* r0) {\n  r0[0] = NUMBER;\n}\n'
+HEADERS = (("h.cuh", "#define NUMBER 1\n"),)
+ASKED = (TEXT, HEADERS, ("--gpu-architecture=sm_90", "--minimal"), "CUBIN")
+WRONG = (TEXT, (("h.cuh", ""),), *ASKED[2:])
+NAMELESS = (*ASKED[:2], ("--no-such-option",), "CUBIN")
+
+
+@pytest.fixture(scope="module")
+def library():
+    pytest.importorskip("cuda.bindings.nvrtc")
+    return compiler._library()
+
+
+@pytest.fixture
+def helpers(library, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    found = Helpers()
+    found.start(library)
+    yield found
+    found.end()
+
+
+def test_compile_as_this_process_does(helpers, library):
+    here = Nvrtc(library)
+    assert helpers.compile(ASKED) == here.compile(*ASKED)
+    for asked in (WRONG, NAMELESS):
+        with pytest.raises(Refused) as refused:
+            here.compile(*asked)
+        assert helpers.compile(asked) == str(refused.value)
+    assert 'identifier "NUMBER" is undefined' in helpers.compile(WRONG)
+    assert helpers.compile((*ASKED[:2], ("--gpu-architecture=compute_90",), "PTX")).endswith(b"\0")
+
+
+def test_are_as_many_as_there_are_other_processors(library, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    found = Helpers()
+    assert len(found) == 0
+    assert found.compile(ASKED) is None
+    for _ in range(2):
+        found.start(library)
+        assert len(found) == 2
+    found.end()
+    assert len(found) == 0
+
+
+def test_one_that_ended_is_not_asked_again(helpers, library):
+    (helper,) = helpers._all
+    os.kill(helper._process.pid, signal.SIGKILL)
+    helper._process.wait()
+    assert helpers.compile(ASKED) is None
+    assert len(helpers) == 0
+    helpers.start(library)
+    assert helpers.compile(ASKED).startswith(b"\x7fELF")
+    os.kill(helpers._all[0]._process.pid, signal.SIGKILL)
+    helpers._all[0]._process.wait()
+    helpers.start(library)
+    assert helpers.compile(ASKED).startswith(b"\x7fELF")
+
+
+def test_do_without_where_none_can_be(library, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    found = Helpers()
+    found.start("no library")
+    assert found.compile(ASKED) is None
+    monkeypatch.setattr("hlo2graph.backends.cuda.helpers.get_executable", lambda: "/no/python")
+    found.start(library)
+    assert len(found) == 0
+
+
+def test_a_forked_process_has_none_of_them(helpers):
+    child = os.fork()
+    if child == 0:
+        helpers.leave()
+        os._exit(len(helpers) + (helpers.compile(ASKED) is not None))
+    assert os.waitpid(child, 0)[1] == 0
+    assert helpers.compile(ASKED).startswith(b"\x7fELF")
+
+
+def test_an_interrupt_leaves_no_answer_for_who_asks_next(helpers, monkeypatch):
+    def interrupted(self, asked):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Helper, "compile", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            helpers.compile(ASKED)
+    assert len(helpers) == 0
+
+
+def test_end_with_the_process(library):
+    code = (
+        "from hlo2graph.backends.cuda import compiler\n"
+        "from hlo2graph.backends.cuda.helpers import HELPERS\n"
+        "import os; os.cpu_count = lambda: 2\n"
+        "compiler.start_helpers()\n"
+        "print(HELPERS._all[0]._process.pid)\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
