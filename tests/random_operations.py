@@ -226,6 +226,7 @@ UNDRAWN = {
 """Opcodes that XLA:CPU cannot run as it is called here, each with the reason."""
 UNDRAWN_TYPES = {
     "opaque": "it holds no elements",
+    **dict.fromkeys(("f6e2m3fn", "f6e3m2fn"), "XLA:CPU has no code for it"),
     "s1": "XLA's compiler is given StableHLO, where it is pred",
     "u1": "XLA's compiler is given StableHLO, which has no such type",
 }

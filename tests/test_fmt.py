@@ -132,7 +132,8 @@ def test_parameters_are_printed_by_number() -> None:
 # ***** literals *****
 
 NUMBERS = [dtype for dtype in DTYPES.values() if dtype.kind not in (Kind.TOKEN, Kind.OPAQUE)]
-PACKED = {"pred": 1, "s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4, "f4e2m1fn": 4}
+PACKED = {"pred": 1, "s1": 1, "u1": 1, "s2": 2, "u2": 2, "s4": 4, "u4": 4}
+PACKED |= {"f4e2m1fn": 4, "f6e2m3fn": 6, "f6e3m2fn": 6}
 
 
 def literal(dtype_name: str, raw: bytes) -> Literal:

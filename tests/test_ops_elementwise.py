@@ -15,7 +15,8 @@ from hlo2graph.ops.conversion import CONVERSION
 from hlo2graph.ops.elementwise import ELEMENTWISE
 from hlo2graph.ops.elementwise_floats import erf
 
-TYPES = [d for d in DTYPES.values() if d.name not in ("s1", "u1", "token", "opaque")]
+UNKNOWN = ("s1", "u1", "f6e2m3fn", "f6e3m2fn", "token", "opaque")  # to XLA on the CPU
+TYPES = [d for d in DTYPES.values() if d.name not in UNKNOWN]
 # Compiling takes XLA seconds a type; these differ from others here in their conversion alone.
 ALIKE = {"f8e3m4", "f8e4m3", "f8e4m3fnuz", "f8e5m2fnuz"}
 ARITHMETIC = [d for d in TYPES if d.name not in ALIKE]

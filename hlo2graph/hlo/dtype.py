@@ -92,6 +92,8 @@ _NUMPY: dict[str, Any] = {
     "u32": np.uint32,
     "u64": np.uint64,
     "f4e2m1fn": ml_dtypes.float4_e2m1fn,
+    "f6e2m3fn": ml_dtypes.float6_e2m3fn,
+    "f6e3m2fn": ml_dtypes.float6_e3m2fn,
     "f8e3m4": ml_dtypes.float8_e3m4,
     "f8e4m3": ml_dtypes.float8_e4m3,
     "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,

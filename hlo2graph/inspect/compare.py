@@ -58,6 +58,8 @@ TOLERANCES: dict[str, Tolerance] = {
     "f8e5m2": Tolerance(0.5, 0.125),
     "f8e5m2fnuz": Tolerance(0.5, 0.125),
     "f8e8m0fnu": Tolerance(1.0, 0.0),  # only powers of two: the neighbour is twice as large
+    "f6e2m3fn": Tolerance(0.25, 0.25),
+    "f6e3m2fn": Tolerance(0.25, 0.125),
     "f4e2m1fn": Tolerance(0.5, 0.5),
 }
 

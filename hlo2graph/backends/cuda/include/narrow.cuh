@@ -13,12 +13,14 @@ enum Special {
   IEEE,       // infinities and NaNs in the top exponent
   FINITE_NAN, // no infinity; all ones is NaN (f8e4m3fn)
   UNSIGNED0,  // no infinity, no -0; the pattern of -0 is NaN (fnuz)
-  FINITE      // neither infinity nor NaN (f4e2m1fn)
+  FINITE      // neither infinity nor NaN (f4e2m1fn, f6)
 };
 
 // X(type, exponent bits, mantissa bits, bias, special values): one byte an element.
 #define HLO_NARROW_FLOATS(X)           \
   X(f4e2m1fn, 2, 1, 1, FINITE)         \
+  X(f6e2m3fn, 2, 3, 1, FINITE)         \
+  X(f6e3m2fn, 3, 2, 3, FINITE)         \
   X(f8e3m4, 3, 4, 3, IEEE)             \
   X(f8e4m3, 4, 3, 7, IEEE)             \
   X(f8e4m3b11fnuz, 4, 3, 11, UNSIGNED0) \
