@@ -342,6 +342,16 @@ def test_large_and_small_share_one_block():
     assert {buffers.slices[v.id].offset for v in (one, two)} == {0, SIZE}
 
 
+def test_a_small_buffer_keeps_no_room_from_large_ones_behind_it():
+    b = Builder()
+    small, first, second = b.kernel("reverse", b.params[0]), b.value(LARGE), b.value(LARGE)
+    b.add(Kernel("first", f"reverse1_{SIZE}", (small,), (first,)))
+    b.add(Kernel("second", f"reverse1_{LARGE.size}", (first,), (second,)))
+    buffers = assign_buffers(b.program(b.kernel("reverse", second)))
+    assert buffers.arena.size == buffers.arena.lower_bound == 2 * LARGE.size
+    assert not buffers.labels
+
+
 def test_assignment_is_the_same_every_time():
     program = replace(chains("reverse"), name="again")
     assert assign_buffers(program, max_buffer_reuse=1) == assign_buffers(

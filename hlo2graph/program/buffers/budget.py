@@ -24,8 +24,10 @@ def choose(model: Model, memory_budget: int | None, max_buffer_reuse: int) -> Pl
     Raises InputError where the budget is too small.
     """
     free = place(model, Policy())
-    if model.serial:
-        free = min(free, _packed(model), key=_by_size)
+    if free.size > peak(model)[0]:
+        packed = _packed(model)
+        if model.serial or not packed.reused:  # as where each thunk waits for the one before it
+            free = min(free, packed, key=_by_size)
     if memory_budget is None:
         if max_buffer_reuse == 0 or model.serial:
             return free
