@@ -21,6 +21,6 @@ def symmetric_product(element: Element, instr: Instruction, index: Index) -> Exp
     with element.block(f"for (int {step} = 0; {step} < {count}; ++{step})"):
         places = [(step, at) if turned else (at, step) for at in (row, column)]
         one, other = (element.operand(0, (*batch, *place)) for place in places)
-        element.line(f"{total} = hlo::add({total}, hlo::multiply({one}, {other}));")
+        element.line(f"{total} = hlo::plus_product({total}, {one}, {other});")
     product, added = f"hlo::multiply({alpha}, {total})", f"hlo::multiply({beta}, {kept})"
     return element.bind(dtype, f"{row} >= {column} ? hlo::add({product}, {added}) : {kept}")

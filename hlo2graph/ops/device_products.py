@@ -70,7 +70,7 @@ class DotParts:
             converted = f"hlo::convert<hlo::{self.wide}>({value})"
             same = self.shapes[side].dtype is self.wide
             sides.append(value if same else element.bind(self.wide, converted))
-        element.line(f"{total} = hlo::add({total}, hlo::multiply({sides[0]}, {sides[1]}));")
+        element.line(f"{total} = hlo::plus_product({total}, {sides[0]}, {sides[1]});")
 
 
 def scaled_dot(element: Element, instr: Instruction, index: Index) -> Expr:
@@ -83,7 +83,7 @@ def scaled_dot(element: Element, instr: Instruction, index: Index) -> Expr:
             _times_scale(element, side, wide, place)
             for side, place in enumerate(parts.places(index, steps))
         ]
-        element.line(f"{total} = hlo::add({total}, hlo::multiply({sides[0]}, {sides[1]}));")
+        element.line(f"{total} = hlo::plus_product({total}, {sides[0]}, {sides[1]});")
     return narrowed(element, total, wide, written(instr).dtype)
 
 
@@ -191,10 +191,8 @@ def convolution(element: Element, instr: Instruction, index: Index) -> Expr:
                 parts_rhs[str(d)] = element.integer(tap)
             a = element.operand(0, tuple(parts_lhs[c] for c in labels.lhs))
             b = element.operand(1, tuple(parts_rhs[c] for c in labels.rhs))
-            product = (
-                f"hlo::multiply(hlo::convert<hlo::{wide}>({a}), hlo::convert<hlo::{wide}>({b}))"
-            )
-            element.line(f"{total} = hlo::add({total}, {product});")
+            factors = ", ".join(f"hlo::convert<hlo::{wide}>({x})" for x in (a, b))
+            element.line(f"{total} = hlo::plus_product({total}, {factors});")
     return narrowed(element, total, wide, target.dtype)
 
 

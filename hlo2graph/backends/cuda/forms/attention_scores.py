@@ -105,7 +105,7 @@ class PlainScores(Scores):
                     last = self.rows.extent - 1
                     query = emit.integer(f"{query} < {last} ? {query} : {last}")
                 given = self._element(part, self.rows, emit.split(query, self.rows.sizes), at)
-                emit.line(f"total[row] = hlo::add(total[row], hlo::multiply({given}, {found}));")
+                emit.line(f"total[row] = hlo::plus_product(total[row], {given}, {found});")
         with self._each_row():
             emit.line(f"{self.place_of('row', 'lane')} = total[row];")
 

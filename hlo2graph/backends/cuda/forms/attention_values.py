@@ -207,7 +207,7 @@ class PlainValues(Values):
                 found = emit.leaf(part.operands[side.number], 0, index)
                 weight = f"scores[row * {self.shared.stride} + key]"
                 emit.line("#pragma unroll")
-                product = f"hlo::multiply({weight}, {found})"
-                emit.line(f"{each} total[row] = hlo::add(total[row], {product});")
+                product = f"{weight}, {found}"
+                emit.line(f"{each} total[row] = hlo::plus_product(total[row], {product});")
             emit.line("#pragma unroll")
             emit.line(f"{each} {self.place_of('row', 'own')} = total[row];")

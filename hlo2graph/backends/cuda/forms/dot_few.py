@@ -93,8 +93,8 @@ class FewWriter(TileWriter):
             for k in range(self.each):
                 for j in range(self.columns.extent):
                     total = f"total[{k}][{j}]"
-                    product = f"hlo::multiply({a[k, n]}, {b[j, n]})"
-                    self.emit.line(f"{total} = hlo::add({total}, {product});")
+                    factors = f"{a[k, n]}, {b[j, n]}"
+                    self.emit.line(f"{total} = hlo::plus_product({total}, {factors});")
 
     def hold(self, side: Side, dtype: DType, name: str) -> int:
         """Write an array of elements as they lie, or of the type of the sums."""

@@ -96,8 +96,8 @@ def _large_cholesky(form: Form) -> KernelSource:
             given = turned(emit.leaf(form.instr.operands[0], 0, place("row", "column")))
             emit.line(f"{kind} rest = {given};")
             with emit.block("for (int k = 0; k < column; ++k)"):
-                product = f"hlo::multiply({held('row', 'k')}, hlo::conj({held('column', 'k')}))"
-                emit.line(f"rest = hlo::subtract(rest, {product});")
+                factors = f"{held('row', 'k')}, hlo::conj({held('column', 'k')})"
+                emit.line(f"rest = hlo::minus_product(rest, {factors});")
             put("row", "column", "rest")
         emit.line("__syncthreads();")
         emit.line(f"const auto pivot = hlo::sqrt(hlo::real({held('column', 'column')}));")
@@ -226,7 +226,7 @@ def _large_solve(system: _System) -> KernelSource:
             with emit.block(f"for ({head}; ++k)"):
                 factor = system.matrix(batch, "row", "k")
                 known = f"hlo::load(r0[{emit.offset(b, system.place(batch, 'k', column))}])"
-                emit.line(f"rest = hlo::subtract(rest, hlo::multiply({factor}, {known}));")
+                emit.line(f"rest = hlo::minus_product(rest, {factor}, {known});")
             if not system.unit:
                 emit.line(f"rest = hlo::divide(rest, {system.matrix(batch, 'row', 'row')});")
             emit.line(f"r0[{emit.offset(b, at)}] = {stored(b.dtype, 'rest')};")

@@ -34,6 +34,26 @@ template <class T> __device__ inline Complex<T> subtract(Complex<T> a, Complex<T
 template <class T> __device__ inline Complex<T> multiply(Complex<T> a, Complex<T> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
+template <class T>
+__device__ inline Complex<T> plus_product(Complex<T> sum, Complex<T> a, Complex<T> b) {
+  return {minus_product(plus_product(sum.re, a.re, b.re), a.im, b.im),
+          plus_product(plus_product(sum.im, a.re, b.im), a.im, b.re)};
+}
+template <class T>
+__device__ inline Complex<T> minus_product(Complex<T> sum, Complex<T> a, Complex<T> b) {
+  return plus_product(sum, Complex<T>{-a.re, -a.im}, b);
+}
+// The product by a number of size 1, each part rounded as a sum is.
+template <class T> __device__ inline Complex<T> rotated(Complex<T> x, Complex<T> by) {
+  return {minus_product(x.re * by.re, x.im, by.im), plus_product(x.re * by.im, x.im, by.re)};
+}
+template <class T>
+__device__ inline Complex<T> plus_scaled(Complex<T> sum, Complex<T> x, T by) {
+  return {plus_product(sum.re, x.re, by), plus_product(sum.im, x.im, by)};
+}
+template <HLO_REAL(T)> __device__ inline T plus_scaled(T sum, T x, T by) {
+  return plus_product(sum, x, by);
+}
 template <class T> __device__ inline Complex<T> negate(Complex<T> a) { return {-a.re, -a.im}; }
 
 // Smith's division: scales by the larger part of the divisor, so that nothing overflows early.

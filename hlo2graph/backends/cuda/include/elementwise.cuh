@@ -51,6 +51,19 @@ HLO_WRAPPING(multiply, *)
 __device__ inline bool add(bool a, bool b) { return a || b; }
 __device__ inline bool multiply(bool a, bool b) { return a && b; }
 
+// A sum and one product more, or less, of a float rounded once: for sums of products. The compiler
+// contracts nothing else, so that an instruction has the same bits in whatever kernel it is.
+template <class T> __device__ inline T plus_product(T sum, T a, T b) {
+  return add(sum, multiply(a, b));
+}
+template <class T> __device__ inline T minus_product(T sum, T a, T b) {
+  return subtract(sum, multiply(a, b));
+}
+__device__ inline f32 plus_product(f32 sum, f32 a, f32 b) { return ::fmaf(a, b, sum); }
+__device__ inline f64 plus_product(f64 sum, f64 a, f64 b) { return ::fma(a, b, sum); }
+__device__ inline f32 minus_product(f32 sum, f32 a, f32 b) { return ::fmaf(-a, b, sum); }
+__device__ inline f64 minus_product(f64 sum, f64 a, f64 b) { return ::fma(-a, b, sum); }
+
 template <HLO_INTEGER(T)>
 __device__ inline T divide(T a, T b) {
   if (b == 0) return (T)-1;

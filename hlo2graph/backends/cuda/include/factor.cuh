@@ -80,8 +80,9 @@ __device__ inline int factor_corner(Square<T, Size>& a, int first, Real* shares)
     for (int j = k + 1; j < block; ++j) {
       const T other = shuffle_from(x[k], j);
       // Each lane makes the next pivot of what it was: no shuffle is between one and the next.
-      if (j == k + 1) pivot = shuffle_from(real(x[j]), j) - real(multiply(other, conj(other))) * share;
-      x[j] = subtract(x[j], multiply(here, conj(other)));
+      if (j == k + 1)
+        pivot = minus_product(shuffle_from(real(x[j]), j), real(multiply(other, conj(other))), share);
+      x[j] = minus_product(x[j], here, conj(other));
     }
   }
   const Real root = sqrt(own), mine = 1 / root;
@@ -109,7 +110,7 @@ __device__ inline void divide_rows(Square<T, Size>& a, int first, const Real* sh
     T factor[block];
     a.read(first + j, first, factor);
 #pragma unroll
-    for (int k = 0; k < j; ++k) x[j] = subtract(x[j], multiply(x[k], conj(factor[k])));
+    for (int k = 0; k < j; ++k) x[j] = minus_product(x[j], x[k], conj(factor[k]));
     x[j] = scaled(x[j], shares[j]);
   }
   a.write(row, first, x);
@@ -128,7 +129,7 @@ __device__ inline void take_strip(Square<T, Size>& a, int first, int top, int le
     T other[block];
     a.read(left + c, first, other);
 #pragma unroll
-    for (int k = 0; k < block; ++k) rest[c] = subtract(rest[c], multiply(mine[k], conj(other[k])));
+    for (int k = 0; k < block; ++k) rest[c] = minus_product(rest[c], mine[k], conj(other[k]));
   }
   if (threadIdx.x % 32 < block) a.write(row, left, rest);
 }
@@ -223,7 +224,7 @@ template <class T, int Size, int Across> struct System {
       T row[Block], rest = convert<T>(j == lane ? 1.0f : 0.0f);
       read(first + j, first, row);
 #pragma unroll
-      for (int k = 0; k < j; ++k) rest = subtract(rest, multiply(row[k], column[k]));
+      for (int k = 0; k < j; ++k) rest = minus_product(rest, row[k], column[k]);
       column[j] = j < lane ? T{} : multiply(rest, shares[first + j]);
     }
     __syncwarp();
@@ -237,7 +238,7 @@ template <class T, int Size, int Across> struct System {
     T factor[Block], sum[2] = {};
     read(row, first, factor);
 #pragma unroll
-    for (int k = 0; k < Block; ++k) sum[k % 2] = add(sum[k % 2], multiply(factor[k], known[k]));
+    for (int k = 0; k < Block; ++k) sum[k % 2] = plus_product(sum[k % 2], factor[k], known[k]);
     return add(sum[0], sum[1]);
   }
 

@@ -27,7 +27,7 @@ struct Turns {
     __syncthreads();
   }
   __device__ C operator()(int k) const {
-    return Steps == 1 ? low[k] : multiply(high[k / Step], low[k % Step]);
+    return Steps == 1 ? low[k] : rotated(high[k / Step], low[k % Step]);
   }
 };
 
@@ -64,7 +64,7 @@ template <int Sign> struct Transform<4, Sign> {
 };
 
 template <int Sign, class T> __device__ inline Complex<T> turned_by(Complex<T> x, T re, T im) {
-  return multiply(x, Complex<T>{re, Sign * im});
+  return rotated(x, Complex<T>{re, Sign * im});
 }
 
 template <int Sign> struct Transform<8, Sign> {
@@ -109,7 +109,7 @@ template <int Sign> struct Transform<3, Sign> {
   template <class T, class Turn> __device__ static void of(Complex<T>* x, const Turn&) {
     const T s = (T)0.86602540378443864676;
     const Complex<T> sum = add(x[1], x[2]), side = scaled(subtract(x[1], x[2]), s);
-    const Complex<T> middle = subtract(x[0], scaled(sum, (T)0.5)), turn = turned_left<Sign>(side);
+    const Complex<T> middle = plus_scaled(x[0], sum, (T)-0.5), turn = turned_left<Sign>(side);
     x[0] = add(x[0], sum), x[1] = add(middle, turn), x[2] = subtract(middle, turn);
   }
 };
@@ -120,10 +120,10 @@ template <int Sign> struct Transform<5, Sign> {
     const T s1 = (T)0.95105651629515357212, s2 = (T)0.58778525229247312917;
     const Complex<T> p = add(x[1], x[4]), q = add(x[2], x[3]);
     const Complex<T> u = subtract(x[1], x[4]), v = subtract(x[2], x[3]);
-    const Complex<T> a = add(x[0], add(scaled(p, c1), scaled(q, c2)));
-    const Complex<T> b = add(x[0], add(scaled(p, c2), scaled(q, c1)));
-    const Complex<T> s = turned_left<Sign>(add(scaled(u, s1), scaled(v, s2)));
-    const Complex<T> t = turned_left<Sign>(subtract(scaled(u, s2), scaled(v, s1)));
+    const Complex<T> a = plus_scaled(plus_scaled(x[0], p, c1), q, c2);
+    const Complex<T> b = plus_scaled(plus_scaled(x[0], p, c2), q, c1);
+    const Complex<T> s = turned_left<Sign>(plus_scaled(scaled(u, s1), v, s2));
+    const Complex<T> t = turned_left<Sign>(plus_scaled(scaled(u, s2), v, -s1));
     x[0] = add(x[0], add(p, q));
     x[1] = add(a, s), x[2] = add(b, t), x[3] = subtract(b, t), x[4] = subtract(a, s);
   }
@@ -143,8 +143,8 @@ template <int Radix, int Sign> struct Transform {
       C a = first, b = C{};
       for (int k = 0; k < Radix / 2; ++k) {
         const C w = turn(j * (k + 1) % Radix);
-        a = add(a, scaled(even[k], w.re));
-        b = add(b, scaled(odd[k], w.im));
+        a = plus_scaled(a, even[k], w.re);
+        b = plus_scaled(b, odd[k], w.im);
       }
       x[j] = C{a.re - b.im, a.im + b.re};
       x[Radix - j] = C{a.re + b.im, a.im - b.re};
@@ -176,7 +176,7 @@ __device__ inline void fft_pass(int lane, const Turn& turn, const Load& load, co
       if (Done > 1)
 #pragma unroll
         for (int r = 1; r < Radix; ++r)
-          held[e][r] = multiply(held[e][r], turn(k * r * (N / (Done * Radix))));
+          held[e][r] = rotated(held[e][r], turn(k * r * (N / (Done * Radix))));
       Transform<Radix, Sign>::of(held[e], [&](int m) { return turn(m * (N / Radix)); });
 #pragma unroll
       for (int r = 0; r < Radix; ++r) store(j / Done * Done * Radix + k + r * Done, held[e][r]);
@@ -217,13 +217,13 @@ __device__ inline void fft_line(
 template <class T>
 __device__ inline Complex<T> pairs_of(Complex<T> a, Complex<T> b, Complex<T> w) {
   const Complex<T> even = scaled(add(a, conj(b)), (T)0.5);
-  const Complex<T> odd = multiply(scaled(subtract(a, conj(b)), (T)0.5), w);
+  const Complex<T> odd = rotated(scaled(subtract(a, conj(b)), (T)0.5), w);
   return {even.re - odd.im, even.im + odd.re};
 }
 template <class T>
 __device__ inline Complex<T> reals_of(Complex<T> a, Complex<T> b, Complex<T> w) {
   const Complex<T> even = scaled(add(a, conj(b)), (T)0.5);
-  const Complex<T> odd = multiply(scaled(subtract(a, conj(b)), (T)0.5), w);
+  const Complex<T> odd = rotated(scaled(subtract(a, conj(b)), (T)0.5), w);
   return {even.re + odd.im, even.im - odd.re};
 }
 

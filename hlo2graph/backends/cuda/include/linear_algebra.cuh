@@ -38,7 +38,7 @@ struct Vector {
 };
 
 template <class T> __device__ inline f64 norm2(T x) {
-  return (f64)real(x) * (f64)real(x) + (f64)imag(x) * (f64)imag(x);
+  return plus_product((f64)real(x) * (f64)real(x), (f64)imag(x), (f64)imag(x));
 }
 template <class T> __device__ inline f64 size1(T x) {
   return ::fabs((f64)real(x)) + ::fabs((f64)imag(x));
@@ -143,9 +143,9 @@ __device__ inline void apply_left(Vector<T> v, T tau, const Matrix<T>& c) {
   for (int first = 0; first < c.columns; first += Threads / 32) {
     const int j = first + threadIdx.x / 32, rows = j < c.columns ? c.rows : 0;
     T sum = T{};
-    for (int i = lane; i < rows; i += 32) sum = add(sum, multiply(conj(element(i)), c(i, j)));
+    for (int i = lane; i < rows; i += 32) sum = plus_product(sum, conj(element(i)), c(i, j));
     sum = multiply(tau, warp_sum(sum));
-    for (int i = lane; i < rows; i += 32) c(i, j) = subtract(c(i, j), multiply(element(i), sum));
+    for (int i = lane; i < rows; i += 32) c(i, j) = minus_product(c(i, j), element(i), sum);
   }
   __syncthreads();
 }
@@ -154,10 +154,10 @@ template <int Threads, class T>
 __device__ inline void apply_right(Vector<T> v, T tau, const Matrix<T>& c) {
   for (int i = threadIdx.x; i < c.rows; i += Threads) {
     T sum = c(i, 0);
-    for (int j = 1; j < c.columns; ++j) sum = add(sum, multiply(c(i, j), v[j]));
+    for (int j = 1; j < c.columns; ++j) sum = plus_product(sum, c(i, j), v[j]);
     sum = multiply(tau, sum);
     c(i, 0) = subtract(c(i, 0), sum);
-    for (int j = 1; j < c.columns; ++j) c(i, j) = subtract(c(i, j), multiply(sum, conj(v[j])));
+    for (int j = 1; j < c.columns; ++j) c(i, j) = minus_product(c(i, j), sum, conj(v[j]));
   }
   __syncthreads();
 }
@@ -266,8 +266,8 @@ __device__ inline void sytrd(const Matrix<T>& a, Vector<D> diagonal, Vector<D> b
     const auto element = [&](int i) { return i ? v[i] : number<T>(1); };
     for (int i = threadIdx.x; i < size; i += Threads) {
       T sum = multiply(number<T>(real(b(i, i))), element(i));
-      for (int j = 0; j < i; ++j) sum = add(sum, multiply(b(i, j), element(j)));
-      for (int j = i + 1; j < size; ++j) sum = add(sum, multiply(conj(b(j, i)), element(j)));
+      for (int j = 0; j < i; ++j) sum = plus_product(sum, b(i, j), element(j));
+      for (int j = i + 1; j < size; ++j) sum = plus_product(sum, conj(b(j, i)), element(j));
       tau[k + i] = multiply(held, sum);
     }
     __syncthreads();
@@ -280,12 +280,12 @@ __device__ inline void sytrd(const Matrix<T>& a, Vector<D> diagonal, Vector<D> b
     im = block_sum<Threads>(im);
     const T alpha = multiply(held, number<T>(re / -2, im / -2));
     for (int i = threadIdx.x; i < size; i += Threads)
-      tau[k + i] = add(tau[k + i], multiply(alpha, element(i)));
+      tau[k + i] = plus_product(tau[k + i], alpha, element(i));
     __syncthreads();
     for (int i = threadIdx.x; i < size; i += Threads)
       for (int j = 0; j <= i; ++j) {
         const T one = multiply(element(i), conj(tau[k + j]));
-        b(i, j) = subtract(b(i, j), add(one, multiply(tau[k + i], conj(element(j)))));
+        b(i, j) = subtract(b(i, j), plus_product(one, tau[k + i], conj(element(j))));
       }
     if (threadIdx.x == 0) diagonal[k] = (D)real(a(k, k)), beside[k] = (D)real(v[0]);
     __syncthreads();
@@ -321,7 +321,7 @@ __device__ inline void getrf(const Matrix<T>& a, Vector<s32> pivots, s32* info) 
       const T factor = divide(a(i, j), pivot);
       a(i, j) = factor;
       for (int k = j + 1; k < a.columns; ++k)
-        a(i, k) = subtract(a(i, k), multiply(factor, a(j, k)));
+        a(i, k) = minus_product(a(i, k), factor, a(j, k));
     }
     __syncthreads();
   }
@@ -341,7 +341,7 @@ __device__ inline int potrf(const Matrix<T>& a) {
     __syncthreads();
     for (int i = j + 1 + threadIdx.x; i < a.rows; i += Threads)
       for (int k = j + 1; k <= i; ++k)
-        a(i, k) = subtract(a(i, k), multiply(a(i, j), conj(a(k, j))));
+        a(i, k) = minus_product(a(i, k), a(i, j), conj(a(k, j)));
     __syncthreads();
   }
   return 0;
@@ -380,7 +380,7 @@ __device__ inline int gtsv(Vector<T> below, Vector<T> main, Vector<T> above, con
         bad = i + 1;
       } else {
         factor = divide(lower(i), main[i]);
-        main[i + 1] = subtract(main[i + 1], multiply(factor, above[i]));
+        main[i + 1] = minus_product(main[i + 1], factor, above[i]);
         if (i + 2 < n) lower(i) = T{};
       }
     } else if (threadIdx.x == 0 && i + 1 < n) {
@@ -388,7 +388,7 @@ __device__ inline int gtsv(Vector<T> below, Vector<T> main, Vector<T> above, con
       factor = divide(main[i], lower(i));
       const T next = main[i + 1];
       main[i] = lower(i);
-      main[i + 1] = subtract(above[i], multiply(factor, next));
+      main[i + 1] = minus_product(above[i], factor, next);
       above[i] = next;
       if (i + 2 < n) {
         lower(i) = above[i + 1];
@@ -402,16 +402,16 @@ __device__ inline int gtsv(Vector<T> below, Vector<T> main, Vector<T> above, con
     for (int j = threadIdx.x; i + 1 < n && j < b.columns; j += Threads) {
       const T mine = b(i, j), next = b(i + 1, j);
       if (exchanged) b(i, j) = next;
-      b(i + 1, j) = exchanged ? subtract(mine, multiply(factor, next))
-                              : subtract(next, multiply(factor, mine));
+      b(i + 1, j) = exchanged ? minus_product(mine, factor, next)
+                              : minus_product(next, factor, mine);
     }
   }
   __syncthreads();
   for (int j = threadIdx.x; j < b.columns; j += Threads)
     for (int i = n - 1; i >= 0; --i) {
       T rest = b(i, j);
-      if (i + 1 < n) rest = subtract(rest, multiply(above[i], b(i + 1, j)));
-      if (i + 2 < n) rest = subtract(rest, multiply(lower(i), b(i + 2, j)));
+      if (i + 1 < n) rest = minus_product(rest, above[i], b(i + 1, j));
+      if (i + 2 < n) rest = minus_product(rest, lower(i), b(i + 2, j));
       b(i, j) = divide(rest, main[i]);
     }
   __syncthreads();

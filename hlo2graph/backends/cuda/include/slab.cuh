@@ -24,7 +24,7 @@ template <class T, int Depth, int Tile> struct Slab {
       for (int i = 0; i < Each; ++i)
 #pragma unroll
         for (int j = 0; j < Each; ++j)
-          total[i][j] = add(total[i][j], hlo::multiply(left[i], right[j]));
+          total[i][j] = plus_product(total[i][j], left[i], right[j]);
     }
   }
 };

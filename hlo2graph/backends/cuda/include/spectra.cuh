@@ -26,10 +26,10 @@ __device__ inline int ql_step(f64* d, f64* e, int first, int last, f64* cosines,
     }
     s = f / r, c = g / r;
     g = d[i + 1] - p;
-    const f64 t = (d[i] - g) * s + 2 * c * b;
+    const f64 t = plus_product(2 * c * b, d[i] - g, s);
     p = s * t;
     d[i + 1] = g + p;
-    g = c * t - b;
+    g = plus_product(-b, c, t);
     cosines[i] = c, sines[i] = s;
   }
   d[first] -= p;
@@ -46,8 +46,8 @@ __device__ inline void rotate_columns(
     for (int i = last - 1; i >= from; --i) {
       const T low = z(row, i), high = z(row, i + 1);
       const R c = (R)cosines[i], s = (R)sines[i];
-      z(row, i + 1) = add(scaled(low, s), scaled(high, c));
-      z(row, i) = subtract(scaled(low, c), scaled(high, s));
+      z(row, i + 1) = plus_scaled(scaled(low, s), high, c);
+      z(row, i) = plus_scaled(scaled(low, c), high, -s);
     }
   __syncthreads();
 }
@@ -130,8 +130,8 @@ __device__ inline bool turn_pair(
   for (int i = lane; there && i < a.rows; i += 32) {
     const T p = a(i, x), q = a(i, y);
     xx += norm2(p), yy += norm2(q);
-    re += (f64)real(p) * real(q) + (f64)imag(p) * imag(q);
-    im += (f64)real(p) * imag(q) - (f64)imag(p) * real(q);
+    re = plus_product(plus_product(re, (f64)real(p), (f64)real(q)), (f64)imag(p), (f64)imag(q));
+    im = minus_product(plus_product(im, (f64)real(p), (f64)imag(q)), (f64)imag(p), (f64)real(q));
   }
   xx = warp_sum(xx), yy = warp_sum(yy), re = warp_sum(re), im = warp_sum(im);
   const f64 size = ::hypot(re, im);
@@ -143,8 +143,8 @@ __device__ inline bool turn_pair(
   const auto turn = [&](const Matrix<T>& m) {
     for (int i = lane; i < m.rows; i += 32) {
       const T p = m(i, x), q = multiply(m(i, y), phase);
-      m(i, x) = subtract(scaled(p, (R)c), scaled(q, (R)s));
-      m(i, y) = add(scaled(p, (R)s), scaled(q, (R)c));
+      m(i, x) = plus_scaled(scaled(p, (R)c), q, (R)-s);
+      m(i, y) = plus_scaled(scaled(p, (R)s), q, (R)c);
     }
   };
   turn(a);
