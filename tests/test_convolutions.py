@@ -281,7 +281,7 @@ def test_what_lies_as_it_will_is_copied_four_words_at_a_time():
     assert "hlo::load(" not in first.text
 
 
-@pytest.mark.parametrize("name", ["both-sides", "features-first", "bf16", "odd"])
+@pytest.mark.parametrize("name", ["both-sides", "features-first", "odd"])
 def test_what_does_not_goes_through_registers(name):
     (source,) = kernels_of(h2g.plan(STAGED[name], target="sm_90", fuse="none")).values()
     assert "hlo::copy_four(" not in source.text
@@ -306,4 +306,4 @@ def test_warps_share_the_sum_where_tiles_are_few():
     )
     assert few.threads >= 128
     assert many.grid[0] == 64 * 32 * 32 // 128
-    assert np.log2(many.threads) == 8
+    assert np.log2(many.threads) == 7

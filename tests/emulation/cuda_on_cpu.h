@@ -223,6 +223,26 @@ inline void emulated_mma(float (&c)[4], MmaRegisters mine, Decode decode) {
   emulated::yield();
 }
 
+// What tensor cores take of shared memory: each thread shows where a line of a piece lies.
+inline const uint32_t* shown_lines[1024];
+inline void emulated_pieces(uint32_t* to, const uint32_t* from, bool turned) {
+  const unsigned me = emulated::block.current, warp = me / 32 * 32;
+  const unsigned group = me % 32 / 4, member = me % 4;
+  shown_lines[me] = from;
+  emulated::yield();
+  for (unsigned n = 0; n < 4; ++n) {
+    const uint32_t* const* lines = &shown_lines[warp + 8 * n];
+    if (turned) {
+      const unsigned low = ((const uint16_t*)lines[2 * member])[group];
+      const unsigned high = ((const uint16_t*)lines[2 * member + 1])[group];
+      to[n] = low | high << 16;
+    } else {
+      to[n] = lines[group][member];
+    }
+  }
+  emulated::yield();
+}
+
 template <class T> inline T atomicAdd(T* at, T x) { T old = *at; *at = old + x; return old; }
 template <class T> inline T atomicMax(T* at, T x) { T old = *at; *at = std::max(old, x); return old; }
 template <class T> inline T atomicMin(T* at, T x) { T old = *at; *at = std::min(old, x); return old; }

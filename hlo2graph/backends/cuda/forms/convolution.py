@@ -36,7 +36,7 @@ def convolution_kernel(form: Form) -> KernelSource:
     """Return the kernel of a convolution and of the elementwise work on both sides of it."""
     product = ConvolutionProduct(form)
     if _suits_stages(form, product):
-        return staged_kernel(form, ConvolutionProduct)
+        return staged_kernel(form)
     return tensor_kernel([(form, product)])
 
 

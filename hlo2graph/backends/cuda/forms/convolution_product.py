@@ -22,10 +22,11 @@ from hlo2graph.ops.expect import integer, written
 class ConvolutionProduct:
     """A convolution as a product: rows are places of the result, columns its features.
 
-    Rows are in the order in which they lie in lhs, so that neighbours stay neighbours.
+    Rows are in the order in which they lie in lhs, so that neighbours stay neighbours. What is
+    padding may be read where it `clamps` to the first place.
     """
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, *, clamps: bool = True) -> None:
         instr = form.instr
         labels = instr.attrs["dim_labels"]
         assert isinstance(labels, DimLabels)
@@ -34,6 +35,8 @@ class ConvolutionProduct:
         self._places: dict[tuple[Index, Index], tuple[Index, list[Expr]]] = {}
         self._whole: dict[tuple[Expr, Expr, int], Expr] = {}
         self._other_end: dict[tuple[Expr, int], Expr] = {}
+        self.step_parts: dict[Expr, Expr] = {}  # of sums: what a step of the product adds to it
+        self._clamps = clamps
         self._groups = {
             label: integer(instr, f"{kind}_group_count", 1)
             for label, kind in (("f", "feature"), ("b", "batch"))
@@ -84,7 +87,10 @@ class ConvolutionProduct:
         parts |= dict(zip(self._digits, places, strict=True))
         for label in self._grouped():
             size = self._lhs.dims[self._labels.lhs.index(label)] // self._groups[label]
-            parts[label] = self._joined(emit, batch[0], parts[label], size)
+            whole = self._joined(emit, batch[0], parts[label], size)
+            if label == "f":
+                self.step_parts[whole] = parts[label]
+            parts[label] = whole
         return tuple(parts[c] for c in self._labels.lhs), tests
 
     def _under(
@@ -93,7 +99,10 @@ class ConvolutionProduct:
         sizes = [self._lhs.dims[self._labels.lhs.index(d)] for d in self._digits]
         element = emit.operands_of(self._instr)
         places, tests = window_places(element, at, taps, self._window, sizes)
-        if tests:
+        for place, tap, w in zip(places, taps, self._window, strict=True):
+            if w.lhs_dilate == 1:
+                self.step_parts[place] = _times(tap, w.rhs_dilate)
+        if tests and self._clamps:
             inside = " && ".join(tests)
             places = tuple(emit.integer(f"{inside} ? {place} : 0") for place in places)
         return places, tests
@@ -110,7 +119,9 @@ class ConvolutionProduct:
 
     def _turned(self, emit: ElementEmitter, size: int, tap: Expr) -> Expr:
         if (tap, size) not in self._other_end:
-            self._other_end[tap, size] = emit.integer(f"{size - 1} - {tap}")
+            turned = emit.integer(f"{size - 1} - {tap}")
+            self._other_end[tap, size] = turned
+            self.step_parts[turned] = f"-{tap}"
         return self._other_end[tap, size]
 
     def result(self, batch: Index, lhs: Index, rhs: Index) -> Index:
@@ -132,3 +143,7 @@ class ConvolutionProduct:
         if key not in self._whole:
             self._whole[key] = emit.places.joined(group, self.batches[0], part, size)
         return self._whole[key]
+
+
+def _times(number: Expr, factor: int) -> Expr:
+    return number if factor == 1 or number == "0" else f"({number} * {factor})"

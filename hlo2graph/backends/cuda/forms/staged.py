@@ -11,14 +11,15 @@ fused behind the product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 
+from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import Product, Side, tests_inside
+from hlo2graph.backends.cuda.forms.product import Side, tests_inside
 from hlo2graph.backends.cuda.forms.results import store_of
-from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
+from hlo2graph.backends.cuda.forms.staged_operand import CHUNK, FOUR, Operand
 from hlo2graph.backends.cuda.forms.staged_reader import Reader, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
@@ -26,26 +27,34 @@ from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 
 WARP = 32
-SPAN = 32  # rows, and columns, that a warp computes: of each eight a thread has one
-CHUNK = 32  # steps that a team takes at once
+SPAN = 32  # columns, and at least as many rows, that a warp computes: a thread has one of eight
+MOST_SPAN = 64  # rows that a warp computes where there are tiles enough
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
-MOST_WARPS = 16  # of a multiprocessor, each thread with 128 registers
+MOST_WARPS = {SPAN: 16, MOST_SPAN: 12}  # of a multiprocessor: a thread has 128 registers, or 168
 STAGES = 3  # chunks that are on the way, or are multiplied, where operands come as they lie
 CACHE = 48 << 10  # of a multiprocessor's shared memory, left for what several rows read
+LESS = 0.85
 BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
 
-def staged_kernel(form: Form, product_of: Callable[[Form], Product]) -> KernelSource:
+def staged_kernel(form: Form) -> KernelSource:
     """Return the kernel of a product and of the elementwise work on both sides of it."""
-    writer = _Writer(form, product_of(form))
+    writer = _Writer(form, ConvolutionProduct(form))
+    in_turn = writer.kernel()
+    if not all(reader.is_plain for reader in writer.readers):
+        return in_turn
+    writer = _Writer(form, ConvolutionProduct(form, clamps=False), STAGES)
     found = writer.kernel()
-    if all(reader.is_plain for reader in writer.readers):
-        return _Writer(form, product_of(form), STAGES).kernel()
-    return found
+    if all(reader.is_sum for reader in writer.readers):
+        return found
+    return _Writer(form, ConvolutionProduct(form), STAGES).kernel()
 
 
-def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
-    """Return both sides: tiles get smaller while too few multiprocessors have one."""
+def _tiled(form: Form, product: ConvolutionProduct) -> tuple[Side, Side]:
+    """Return both sides: tiles get smaller while too few multiprocessors have one.
+
+    Then once more, where what the busiest has to do gets LESS by it.
+    """
     rows, columns = (
         side.cut(min(most, max(SPAN, 1 << (side.extent - 1).bit_length())))
         for side, most in zip(product.sides, (MOST_ROWS, MOST_COLUMNS), strict=True)
@@ -57,29 +66,38 @@ def _tiled(form: Form, product: Product) -> tuple[Side, Side]:
             rows = rows.cut(rows.tile // 2)
         else:
             columns = columns.cut(columns.tile // 2)
-    return rows, columns
+    half = rows.cut(max(SPAN, rows.tile // 2))
+    most, less = (
+        -(-batches * side.tiles * columns.tiles // form.signature.device.multiprocessors)
+        * side.tile
+        for side in (rows, half)
+    )
+    return (half if rows.tile > MOST_SPAN and less < LESS * most else rows), columns
 
 
 class _Writer:
     """With several `stages`, operands are copied to shared memory; else they go by registers."""
 
-    def __init__(self, form: Form, product: Product, stages: int = 1) -> None:
+    def __init__(self, form: Form, product: ConvolutionProduct, stages: int = 1) -> None:
         self.form, self.emit, self.product = form, form.emitter(), product
         rows, columns = _tiled(form, product)
         self.rows, self.columns, self.stages = rows, columns, stages
         self.dtype, self.wide = form.shape(0).dtype, product.wide
         self.steps = prod(product.steps)
         self.blocks = prod(product.batches) * rows.tiles * columns.tiles
-        self.team = rows.tile // SPAN * (columns.tile // SPAN) * WARP
+        device = form.signature.device
+        is_busy = self.blocks >= device.multiprocessors
+        self.span = MOST_SPAN if is_busy and rows.tile >= MOST_SPAN else SPAN
+        self.most = MOST_WARPS[self.span] * WARP
+        self.team = rows.tile // self.span * (columns.tile // SPAN) * WARP
         self.resident = -(-self.blocks // form.signature.device.multiprocessors)
         per = 4 // self.dtype.size
         self.sides = [
-            Operand(side, name, CHUNK // per, per, self.team)
-            for side, name in ((rows, "a"), (columns, "b"))
+            Operand(side, name, per, self.team) for side, name in ((rows, "a"), (columns, "b"))
         ]
         self.teams = self._count_teams()
-        self.rounds = -(-self.steps // (CHUNK * self.teams))
-        at_once, copies = CHUNK * self.teams, stages > 1
+        at_once, copies = self.sides[0].steps * self.teams, stages > 1
+        self.rounds = -(-self.steps // at_once)
         self.readers = [
             Reader(form, self.emit, product, operand, at_once, copies) for operand in self.sides
         ]
@@ -89,11 +107,11 @@ class _Writer:
 
     def _count_teams(self) -> int:
         """Return how many teams share a sum, so that a multiprocessor has warps enough."""
-        chunks = -(-self.steps // CHUNK)
+        chunks = -(-self.steps // self.sides[0].steps)
         blocks, teams = min(self.resident, 2), 1
         shared = self.form.signature.device.shared - CACHE
         while (
-            2 * teams * self.team * self.resident <= MOST_WARPS * WARP
+            2 * teams * self.team * self.resident <= self.most
             and 4 * teams <= chunks
             and 2 * teams * 4 * self._words * blocks <= shared
         ):
@@ -115,7 +133,8 @@ class _Writer:
         """Return the kernel."""
         self._write()
         threads, signature = self.team * self.teams, self.form.signature
-        most = max(1, MOST_WARPS * WARP // threads)
+        shared = 4 * self.teams * self._words
+        most = max(1, min(self.most // threads, signature.device.shared // shared))
         text = signature.declare(
             self.emit.needed_lines(), threads, wide=True, resident=min(self.resident, most)
         )
@@ -124,7 +143,7 @@ class _Writer:
             text,
             (self.blocks, 1, 1),
             threads,
-            shared_bytes=4 * self.teams * self._words,
+            shared_bytes=shared,
             tf32=self.dtype.name == "f32",
         )
 
@@ -138,16 +157,17 @@ class _Writer:
             emit.integer(f"{tile} / {columns.tiles} * {rows.tile}"),
             emit.integer(f"{tile} % {columns.tiles} * {columns.tile}"),
         )
-        emit.line(f"const int team = threadIdx.x / {self.team}, slot = threadIdx.x % {self.team};")
+        team = f"threadIdx.x / {self.team}" if self.teams > 1 else "0"
+        emit.line(f"const int team = {team}, slot = threadIdx.x % {self.team};")
         emit.line(f"const int lane = threadIdx.x % {WARP}, group = lane / 4, member = lane % 4;")
-        emit.line(f"const int span_a = slot / {WARP} / {columns.tile // SPAN} * {SPAN};")
+        emit.line(f"const int span_a = slot / {WARP} / {columns.tile // SPAN} * {self.span};")
         emit.line(f"const int span_b = slot / {WARP} % {columns.tile // SPAN} * {SPAN};")
         emit.line("hlo::u32* const held = (hlo::u32*)hlo::dynamic_shared();")
         emit.line(f"hlo::u32* const own = held + team * {self._words};")
         for reader, start in zip(self.readers, self.starts, strict=True):
             reader.declare()
-            reader.place(start)
-        emit.line("float total[2][4][4] = {};")
+            reader.place(self.batch, start)
+        emit.line(f"float total[{self.span // 16}][{SPAN // 8}][4] = {{}};")
         if self.stages > 1:
             self._multiply_behind_copies()
         else:
@@ -197,32 +217,48 @@ class _Writer:
         self.emit.line(f"hlo::u32 *const {first} = {start}, *const {second} = {first} + {size};")
 
     def _fetch(self, number: str) -> None:
-        chunk = self.emit.integer(f"({number} * {self.teams} + team) * {CHUNK}")
+        chunk = self.emit.integer(f"({number} * {self.teams} + team) * {self.sides[0].steps}")
         for reader in self.readers:
             reader.fetch(self.batch, chunk)
 
     def _multiply(self) -> None:
         """Write the products of a chunk, eight words of every row and column at a time."""
-        emit, (a, b) = self.emit, self.sides
-        with self._unrolled("s", a.words // 8):
-            emit.line("hlo::u32 rows[2][4], columns[4][2];")
-            with self._unrolled("i", 2), self._unrolled("n", 4):
-                row = "span_a + 16 * i + group + n % 2 * 8"
-                self._load(a, "rows[i][n]", row, "8 * s + member + n / 2 * 4")
-            with self._unrolled("j", 4), self._unrolled("n", 2):
-                column = "span_b + 8 * j + group"
-                self._load(b, "columns[j][n]", column, "8 * s + member + n * 4")
-            with self._unrolled("i", 2), self._unrolled("j", 4):
+        emit, (a, b), high, wide = self.emit, self.sides, self.span // 16, SPAN // 8
+        with self._unrolled("s", CHUNK // 8):
+            emit.line(f"hlo::u32 rows[{high}][4], columns[{wide // 2}][4];")
+            if a.comes_whole:
+                with self._unrolled("i", high):
+                    self._load_whole(a, "rows[i]", a.of_warp("span_a + 16 * i", turns=False))
+            else:
+                with self._unrolled("i", high), self._unrolled("n", 4):
+                    row, word = "span_a + 16 * i + group + n % 2 * 8", "8 * s + member + n / 2 * 4"
+                    emit.line(f"rows[i][n] = {a.name}[{a.place_of(word, row)}];")
+            if b.comes_whole:
+                with self._unrolled("j", wide // 2):
+                    self._load_whole(b, "columns[j]", b.of_warp("span_b + 16 * j", turns=True))
+            else:
+                with self._unrolled("j", wide), self._unrolled("n", 2):
+                    column, word = "span_b + 8 * j + group", "8 * s + member + n * 4"
+                    emit.line(
+                        f"columns[j / 2][j % 2 * 2 + n] = {b.name}[{b.place_of(word, column)}];"
+                    )
+            if self.stages > 1 and a.per == 1:
+                self._round("rows", high)
+                self._round("columns", wide // 2)
+            with self._unrolled("i", high), self._unrolled("j", wide):
                 registers = [f"rows[i][{n}]" for n in range(4)]
-                registers += [f"columns[j][{n}]" for n in range(2)]
+                registers += [f"columns[j / 2][j % 2 * 2 + {n}]" for n in range(2)]
                 emit.line(f"hlo::mma<hlo::{self.dtype}>(total[i][j], {', '.join(registers)});")
 
-    def _load(self, operand: Operand, register: str, row: Expr, word: Expr) -> None:
-        """Write a word into a register, as tensor cores take it."""
-        value = f"{operand.name}[{operand.place_of(row, word)}]"
-        if self.stages > 1 and operand.per == 1:
-            value = f"hlo::tf32_bits(hlo::bits_as<hlo::f32>({value}))"
-        self.emit.line(f"{register} = {value};")
+    def _load_whole(self, operand: Operand, registers: str, place: Expr) -> None:
+        turned = "false" if operand.side.is_deep else "true"
+        self.emit.line(f"hlo::load_pieces<{turned}>({registers}, &{operand.name}[{place}]);")
+
+    def _round(self, registers: str, count: int) -> None:
+        """Write how what was copied as it lay becomes what tensor cores take."""
+        with self._unrolled("i", count), self._unrolled("n", 4):
+            value = f"hlo::bits_as<hlo::f32>({registers}[i][n])"
+            self.emit.line(f"{registers}[i][n] = hlo::tf32_bits({value});")
 
     @contextmanager
     def _unrolled(self, name: str, count: int) -> Iterator[None]:
@@ -237,7 +273,11 @@ class _Writer:
         emit.line(f"float (*const sums)[{along.tile + 1}] = (float (*)[{along.tile + 1}])own;")
         row, column = "span_a + 16 * i + group + n / 2 * 8", "span_b + 8 * j + 2 * member + n % 2"
         place = f"[{row}][{column}]" if self.along_columns else f"[{column}][{row}]"
-        with self._unrolled("i", 2), self._unrolled("j", 4), self._unrolled("n", 4):
+        with (
+            self._unrolled("i", self.span // 16),
+            self._unrolled("j", SPAN // 8),
+            self._unrolled("n", 4),
+        ):
             emit.line(f"sums{place} = total[i][j][n];")
 
     def _store(self, across: Side, along: Side) -> None:

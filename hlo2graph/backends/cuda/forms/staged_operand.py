@@ -8,32 +8,45 @@ from hlo2graph.backends.cuda.forms.product import Side
 from hlo2graph.ops.device import Expr
 
 FOUR = 4  # words of an access
+CHUNK = 32  # words of the steps that a team takes at once
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of the tile as a team holds it, row by row or step by step, in words of 4 bytes."""
+    """One side of the tile as a team holds it, row by row or step by step, in words of 4 bytes.
+
+    A word is `per` steps of a row where rows are kept, and as many rows of a step where steps are.
+    """
 
     side: Side
     name: str
-    words: int  # of a row's steps in a chunk
-    per: int  # steps of a word
+    per: int
     team: int  # threads
+
+    @property
+    def steps(self) -> int:
+        """Steps of a chunk."""
+        return CHUNK * self.per
+
+    @property
+    def words(self) -> int:
+        """Words of a row's steps in a chunk, or of a step's rows."""
+        return CHUNK if self.side.is_deep else self.side.tile // self.per
 
     @property
     def stride(self) -> int:
         """Words from a row to the next, or from a step: a warp's accesses fall apart by banks."""
-        return self.words + 4 if self.side.is_deep else self.side.tile + 8
+        return self.words + (4 if self.comes_whole else 8)
 
     @property
     def size(self) -> int:
         """Words in all."""
-        return self.stride * (self.side.tile if self.side.is_deep else self.words)
+        return self.stride * (self.side.tile if self.side.is_deep else self.steps)
 
     @property
     def runs(self) -> int:
         """Accesses of four words that a thread makes for a chunk."""
-        return self.side.tile * self.words // FOUR // self.team
+        return self.side.tile * CHUNK // FOUR // self.team
 
     @property
     def elements(self) -> int:
@@ -43,14 +56,31 @@ class Operand:
     @property
     def abreast(self) -> int:
         """How many accesses are side by side: the team's threads then turn to the next."""
-        return (self.words if self.side.is_deep else self.side.tile) // FOUR
+        return self.words // FOUR
 
     @property
     def turn(self) -> int:
-        """How many rows, or words, further on a thread's next access is."""
+        """How many rows, or steps, further on a thread's next access is."""
         return self.team // self.abreast
 
-    def place_of(self, row: Expr, word: Expr) -> Expr:
-        """Return where a word of a row is, or four: the next words, or those of the next rows."""
-        first, then = (row, word) if self.side.is_deep else (word, row)
-        return f"({first}) * {self.stride} + {then}"
+    @property
+    def comes_whole(self) -> bool:
+        """Whether a warp reads eight by eight words, or pairs, at once, turned where need be."""
+        return self.side.is_deep or self.per > 1
+
+    def place_of(self, across: Expr, word: Expr) -> Expr:
+        """Return where a word of a row, or of a step, is."""
+        return f"({across}) * {self.stride} + {word}"
+
+    def of_warp(self, span: Expr, turns: bool) -> Expr:
+        """Return what a thread of a warp shows of four pieces from row `span` and words 8 * s on.
+
+        They are 16 rows by all steps of a product: the rows' second half comes before the steps',
+        or behind it where it `turns`, as tensor cores take left and right matrices.
+        """
+        halves = ("lane / 8 % 2", "lane / 16")
+        row, step = halves[::-1] if turns else halves
+        if self.side.is_deep:
+            return self.place_of(f"{span} + {row} * 8 + lane % 8", f"8 * s + {step} * 4")
+        steps = f"{8 * self.per} * s + {step} * 8 + lane % 8"
+        return self.place_of(steps, f"({span} + {row} * 8) / {self.per}")

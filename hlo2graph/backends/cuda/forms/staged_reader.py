@@ -14,9 +14,11 @@ from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import storage_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import Product, minor_dim
+from hlo2graph.backends.cuda.forms.product import minor_dim
 from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
+from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
 
 _Step: TypeAlias = tuple[Index, list[Expr]]  # of the sum, and tests that it is one
@@ -27,19 +29,24 @@ class Reader:
     """Writes what one operand takes.
 
     at_once: steps that all teams take in a round. copies: whether words are copied. is_plain:
-    whether they may be, as far as was seen.
+    whether they may be, as far as was seen. is_sum: whether all that was copied lies at a sum of
+    what the row and what the step says.
     """
 
     form: Form
     emit: ElementEmitter
-    product: Product
+    product: ConvolutionProduct
     operand: Operand
     at_once: int
     copies: bool
     is_plain: bool = True
+    is_sum: bool = True
     _rows: list[tuple[Index, ...]] = field(default_factory=list)
     _flags: dict[tuple[int, int], Expr] = field(default_factory=dict)
     _beside: dict[Expr, tuple[Expr, int]] = field(default_factory=dict)
+    _fixed: set[Expr] = field(default_factory=set)  # numbers that are the same in all chunks
+    _moving: set[Expr] = field(default_factory=set)  # those of steps
+    _numbers: dict[Index, tuple[Expr, tuple[int, ...]]] = field(default_factory=dict)  # and sizes
 
     def declare(self) -> None:
         """Write the variables that hold what was read."""
@@ -49,20 +56,38 @@ class Reader:
         self.emit.line(f"{storage_type(self.form.shape(0).dtype)} next_{name}{count};")
         self.emit.line(f"bool inside_{name}{count};")
 
-    def place(self, start: Expr) -> None:
+    def place(self, batch: Index, start: Expr) -> None:
         """Write where the rows are that a thread reads, the same in all chunks."""
         emit, operand, name = self.emit, self.operand, self.operand.name
-        names = (f"word_{name}", f"row_{name}")
-        first, then = names if operand.side.is_deep else names[::-1]
-        emit.line(f"const int {first} = slot % {operand.abreast} * {FOUR};")
-        emit.line(f"const int {then} = slot / {operand.abreast};")
+        across = f"{'row' if operand.side.is_deep else 'step'}_{name}"
+        emit.line(f"const int word_{name} = slot % {operand.abreast} * {FOUR};")
+        emit.line(f"const int {across} = slot / {operand.abreast};")
         if operand.side.is_deep:
             self._rows = [
-                self._along(emit.integer(f"{start} + {then} + {k * operand.turn}"), 1)
+                self._along(emit.integer(f"{start} + {across} + {k * operand.turn}"), 1)
                 for k in range(operand.runs)
             ]
         else:
-            self._rows = [self._along(emit.integer(f"{start} + {first}"), FOUR)] * operand.runs
+            first = emit.integer(f"{start} + word_{name} * {operand.per}")
+            self._rows = [self._along(first, operand.elements)] * operand.runs
+        self._fixed = {"0", *batch, *(at for row in self._rows for index in row for at in index)}
+        if self.copies:
+            self._begin(batch)
+
+    def _begin(self, batch: Index) -> None:
+        """Write where each row's first step lies, from where all others are found."""
+        emit, operand = self.emit, self.operand
+        zero = ("0",) * len(self.product.steps)
+        emit.binds_reads = False
+        rows = self._rows if operand.side.is_deep else self._rows[:1]
+        for k, row in enumerate(rows):
+            index, _ = self.product.locate(emit, operand.side.number, batch, row[0], zero)
+            value = emit.leaf(self.form.instr.operands[operand.side.number], 0, index)
+            parameter, shape, found = emit.origins[value]
+            dtype = storage_type(shape.dtype)
+            place = f"p{parameter} + ({emit.offset(shape, found)})"
+            emit.line(f"const {dtype}* const from_{operand.name}{k} = {place};")
+        emit.binds_reads = True
 
     def _along(self, first: Expr, count: int) -> tuple[Index, ...]:
         """Return the places of rows from `first` on; any place for those past the last."""
@@ -85,17 +110,36 @@ class Reader:
         self._beside |= {index[-1]: (found[0][-1], k) for k, index in enumerate(found)}
         return found
 
-    def _steps(self, first: Expr, count: int) -> list[_Step]:
-        """Return steps from `first` on, with a test of those that may be past the last."""
+    def _steps(self, chunk: Expr, word: Expr, count: int) -> list[_Step]:
+        """Return steps of a chunk from a word on, with tests where they may be past the last."""
+        found = self._steps_of(chunk, word, count)
+        self._moving.update(at for step, _ in found for at in step)
+        return found
+
+    def _steps_of(self, chunk: Expr, word: Expr, count: int) -> list[_Step]:
         emit, sizes = self.emit, self.product.steps
-        total = prod(sizes)
+        total, steps = prod(sizes), self.operand.steps
         past = total % self.at_once
         tests: list[Expr] = []
+        if sizes[-1] % steps == 0:
+            if past:
+                tests = [f"{chunk} < {total}"]
+                chunk = emit.integer(f"{tests[0]} ? {chunk} : 0")
+            runs = emit.integer(f"{chunk} / {steps}")
+            *outer, at = emit.split(runs, (*sizes[:-1], sizes[-1] // steps))
+            first = emit.integer(f"{at} * {steps} + {word}")
+            along = [first, *(emit.integer(f"{first} + {k}") for k in range(1, count))]
+            self._beside |= {last: (first, k) for k, last in enumerate(along)}
+            return [((*outer, last), tests) for last in along]
+        first = emit.integer(f"{chunk} + {word}")
         if past and total % count == 0:
             tests = [f"{first} < {total}"]
             first = emit.integer(f"{tests[0]} ? {first} : {total - count}")
         if count == 1 or sizes[-1] % count == 0:
-            return [(step, tests) for step in self._neighbours(first, count, sizes)]
+            near = self._neighbours(first, count, sizes)
+            live = [d for d, n in enumerate(sizes) if n > 1]
+            self._numbers[tuple(near[0][d] for d in live)] = first, tuple(sizes[d] for d in live)
+            return [(step, tests) for step in near]
         found = []
         for k in range(count):
             at = emit.integer(f"{first} + {k}")
@@ -107,18 +151,16 @@ class Reader:
 
     def fetch(self, batch: Index, chunk: Expr) -> None:
         """Write how a thread reads its elements of a chunk, in the order in which they lie."""
-        emit, operand, per = self.emit, self.operand, self.operand.per
+        operand, per = self.operand, self.operand.per
         steps: list[_Step] = []
         for run in range(operand.runs):
             if operand.side.is_deep:
                 if not steps:
-                    first = emit.integer(f"{chunk} + word_{operand.name} * {per}")
-                    steps = self._steps(first, operand.elements)
+                    steps = self._steps(chunk, f"word_{operand.name} * {per}", operand.elements)
                 order = [(0, n, n) for n in range(operand.elements)]
             else:
-                word = f"word_{operand.name} + {run * operand.turn}"
-                steps = self._steps(emit.integer(f"{chunk} + ({word}) * {per}"), per)
-                order = [(k, n, k * per + n) for n in range(per) for k in range(FOUR)]
+                steps = self._steps(chunk, f"step_{operand.name} + {run * operand.turn}", 1)
+                order = [(n, 0, n) for n in range(operand.elements)]
             self._read(batch, run, [(k, steps[n], at) for k, n, at in order])
 
     def _read(self, batch: Index, run: int, order: Sequence[tuple[int, _Step, int]]) -> None:
@@ -159,9 +201,38 @@ class Reader:
 
     def _copy(self, run: int, value: Expr, inside: Expr) -> None:
         parameter, shape, index = self.emit.origins[value]
-        source = f"&p{parameter}[{self.emit.offset(shape, index)}]"
+        moved = self._moved(shape, index)
+        self.is_sum = self.is_sum and moved is not None
+        if moved is None:
+            source = f"&p{parameter}[{self.emit.offset(shape, index)}]"
+        else:
+            first = run if self.operand.side.is_deep else 0
+            source = f"from_{self.operand.name}{first} + ({moved})"
         to = f"&to_{self.operand.name}[{self.operand.place_of(*self._target(run))}]"
         self.emit.line(f"hlo::copy_four({to}, {source}, {inside or 'true'});")
+
+    def _moved(self, shape: Shape, index: Index) -> Expr | None:
+        """Return how far from its row's first step a place is, where that is the sum of parts."""
+        parts: list[Expr] = []
+        for at in index:
+            if at in self.product.step_parts:
+                parts.append(self.product.step_parts[at])
+            elif at in self._moving or at in self._fixed:
+                parts.append(at if at in self._moving else "0")
+            else:
+                return None
+        return self._offset(shape, parts)
+
+    def _offset(self, shape: Shape, parts: Sequence[Expr]) -> Expr:
+        """Return how far a place is; by the step's number, where steps lie in their order."""
+        order = [d for d in reversed(shape.minor_to_major) if shape.dims[d] > 1]
+        live = [n for n, d in enumerate(order) if parts[d] != "0"]
+        spanned = order[live[0] : live[-1] + 1] if live else []
+        number, sizes = self._numbers.get(tuple(parts[d] for d in spanned), ("", ()))
+        if not number or sizes[1:] != tuple(shape.dims[d] for d in spanned[1:]):
+            return self.emit.offset(shape, tuple(parts))
+        stride = prod(shape.dims[d] for d in order[live[-1] + 1 :])
+        return f"{number} * {stride}{self.emit.places.wide}"
 
     def _hold(self, run: int, values: dict[int, Expr], inside: dict[int, Expr]) -> None:
         """Hold values until they are put to shared memory, each with the test that it counts."""
@@ -195,11 +266,9 @@ class Reader:
             self.emit.line(f"{to} = hlo::Four{{{{{', '.join(words)}}}}};")
 
     def _target(self, run: int) -> tuple[Expr, Expr]:
-        """Return row and word of one of the thread's accesses."""
-        name, more = self.operand.name, f" + {run * self.operand.turn}"
-        if self.operand.side.is_deep:
-            return f"row_{name}{more}", f"word_{name}"
-        return f"row_{name}", f"word_{name}{more}"
+        """Return row, or step, and word of one of the thread's accesses."""
+        name, across = self.operand.name, "row" if self.operand.side.is_deep else "step"
+        return f"{across}_{name} + {run * self.operand.turn}", f"word_{name}"
 
     def _checked(self, run: int, at: int) -> Expr:
         value, flag = f"next_{self.operand.name}[{run}][{at}]", self._flags.get((run, at))

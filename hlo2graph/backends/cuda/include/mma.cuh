@@ -41,6 +41,19 @@ template <int Groups> __device__ inline void copies_arrive() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
 }
 
+// Four pieces of eight by eight pairs of bytes, where threads 0 to 7, 8 to 15 and so on each show
+// where a line of 16 bytes lies. Of each, a thread gets the word of its member in the line of its
+// group; or, turned, the pairs of its group in the two lines of its member.
+template <bool Turned> __device__ inline void load_pieces(u32* to, const u32* from) {
+  const u32 place = (u32)__cvta_generic_to_shared(from);
+  if (Turned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
+}
+
 // A float rounded to TF32, half away from zero, in its upper bits: tensor cores look at no others.
 // There is no instruction for it; the one that PTX has takes more moves than these.
 __device__ inline u32 tf32_bits(f32 x) {
@@ -69,6 +82,10 @@ __device__ inline void copy_four(u32* to, const void* from, bool inside) {
 }
 __device__ inline void copies_sent() {}
 template <int Groups> __device__ inline void copies_arrive() {}
+
+template <bool Turned> __device__ inline void load_pieces(u32* to, const u32* from) {
+  emulated_pieces(to, from, Turned);
+}
 
 __device__ inline u32 tf32_bits(f32 x) {
   const u32 bits = bits_as<u32>(x);
