@@ -3,7 +3,8 @@
 In and out: a Module of the same meaning; a machine may take the sums in another order. A kernel's
 gradient has few results, each a sum over all places of all images. Its input features, there the
 images, are cut into groups; a convolution of as many feature groups sums each, and a reduce the
-groups' sums. The kernel is laid out for that by a transpose, which the convolution reads through.
+groups' sums. The kernel is laid out for that by a transpose, which the convolution reads through:
+together they are a fusion, so that nothing else takes the transpose in.
 
 The rule, all of it: there are fewer than BLOCKS tiles of TILE places by TILE features, at least
 FEWEST of both, and each sum is of FEWEST_STEPS products or more. There are as many groups as fill
@@ -13,7 +14,7 @@ read.
 
 from __future__ import annotations
 
-from hlo2graph.hlo import DTYPES, Computation, DimLabels, Instruction, Module, Shape
+from hlo2graph.hlo import DTYPES, Attribute, Computation, DimLabels, Instruction, Module, Shape
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.own_dot import takes_tensor_cores
 from hlo2graph.passes.draft import Draft, is_settled
@@ -21,7 +22,8 @@ from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.split_steps import Regions, become_sum
 
 BLOCKS = 66  # half of what a large GPU runs at once: more would take more memory for less
-SMALL = 1 / 16
+MOST_BLOCKS = 6 * BLOCKS
+SMALL = 1 / 4
 TILE = 64
 FEWEST = 16
 FEWEST_STEPS = 2048
@@ -66,9 +68,15 @@ def _groups(draft: Draft, instr: Instruction) -> int:
     tiles = -(-rows // TILE) * -(-columns // TILE)
     features = rhs.dims[labels.rhs.index("i")]
     small = int(SMALL * (lhs.size + rhs.size) / (out.elements * WIDE.size))
-    most = max(BLOCKS // tiles, min(2 * BLOCKS // tiles, small))
+    most = max(BLOCKS // tiles, min(MOST_BLOCKS // tiles, small))
     most = min(most, steps // LEAST_STEPS, features)
-    return max((n for n in range(2, most + 1) if features % n == 0), default=1)
+    found = (n for n in range(2, most + 1) if features % n == 0)
+    return min(found, key=lambda n: (_rounds(n * tiles) / n, n), default=1)
+
+
+def _rounds(blocks: int) -> int:
+    """Return how many blocks the busiest multiprocessor has."""
+    return -(-blocks // (2 * BLOCKS))
 
 
 class _Split:
@@ -84,24 +92,40 @@ class _Split:
         dims = list(out.dims)
         dims[at] *= self.groups
         attrs = {**instr.attrs, "feature_group_count": self.groups}
-        operands = (instr.operands[0], self._kernel())
-        parts = draft.add(instr, "convolution", Shape(WIDE, tuple(dims)), operands, attrs)
+        given = (instr.operands[0], self._cut(instr.operands[1]))
+        lhs, kernel = (
+            Instruction(f"{name}.{number}", "parameter", draft.shape(name), payload=number)
+            for number, name in enumerate(given)
+        )
+        turned = self._turned(kernel)
+        whole = Shape(WIDE, tuple(dims))
+        operands = (lhs.name, turned[-1].name)
+        parts = Instruction(f"{instr.name}.parts", "convolution", whole, operands, attrs)
+        called = regions.outlined(f"groups_of_{instr.name}", (lhs, kernel, *turned, parts))
+        calling: dict[str, Attribute] = {"kind": "kCustom", "calls": called}
+        found = draft.add(instr, "fusion", whole, given, calling)
         each = (*out.dims[:at], self.groups, *out.dims[at:])
-        parts = draft.add(instr, "reshape", Shape(WIDE, each), (parts,))
-        become_sum(draft, instr, parts, (at,), regions)
+        found = draft.add(instr, "reshape", Shape(WIDE, each), (found,))
+        become_sum(draft, instr, found, (at,), regions)
 
-    def _kernel(self) -> str:
-        """Return the kernel with the groups of its input features among its output features."""
-        draft, instr, name = self.draft, self.instr, self.instr.operands[1]
-        shape, labels = draft.shape(name), self.labels.rhs
+    def _cut(self, name: str) -> str:
+        """Return the kernel with the groups of its input features as a dimension of their own."""
+        shape, at = self.draft.shape(name), self.labels.rhs.index("i")
+        each = (self.groups, shape.dims[at] // self.groups)
+        cut = Shape(shape.dtype, (*shape.dims[:at], *each, *shape.dims[at + 1 :]))
+        return self.draft.add(self.instr, "reshape", cut, (name,))
+
+    def _turned(self, kernel: Instruction) -> tuple[Instruction, Instruction]:
+        """Return how the groups of input features come to be among the output features."""
+        cut, labels = kernel.shape, self.labels.rhs
+        assert isinstance(cut, Shape)
         inner, outer = labels.index("i"), labels.index("o")
-        size = shape.dims[inner] // self.groups
-        cut = (*shape.dims[:inner], self.groups, size, *shape.dims[inner + 1 :])
-        name = draft.add(instr, "reshape", Shape(shape.dtype, cut), (name,))
-        order = [d for d in range(len(cut)) if d != inner]
+        order = [d for d in range(cut.rank) if d != inner]
         order.insert(order.index(outer + (outer > inner)), inner)
-        turned = Shape(shape.dtype, tuple(cut[d] for d in order))
-        name = draft.add(instr, "transpose", turned, (name,), {"dimensions": tuple(order)})
-        joined = list(shape.dims)
-        joined[inner], joined[outer] = size, self.groups * shape.dims[outer]
-        return draft.add(instr, "reshape", Shape(shape.dtype, tuple(joined)), (name,))
+        dims = tuple(cut.dims[d] for d in order)
+        name, attrs = self.instr.name, {"dimensions": tuple(order)}
+        shape = Shape(cut.dtype, dims)
+        turned = Instruction(f"{name}.turned", "transpose", shape, (kernel.name,), attrs)
+        at = order.index(inner)
+        joined = Shape(cut.dtype, (*dims[:at], dims[at] * dims[at + 1], *dims[at + 2 :]))
+        return turned, Instruction(f"{name}.kernel", "reshape", joined, (turned.name,))

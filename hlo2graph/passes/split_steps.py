@@ -29,7 +29,7 @@ MOST_AGAIN = 64  # instructions that are written again for what fills no part
 
 
 class Regions:
-    """Computations of two scalars that the steps call: one an opcode and element type."""
+    """Computations that the steps call: of two scalars, one an opcode and element type."""
 
     def __init__(self, module: Module) -> None:
         self.made: dict[str, Computation] = {}
@@ -47,6 +47,14 @@ class Regions:
             )
             root = Instruction("r", opcode, scalar, ("a", "b"))
             self.made[name] = Computation(name, (left, right, root), "r")
+        return name
+
+    def outlined(self, stem: str, instructions: Sequence[Instruction]) -> str:
+        """Return the name of a new computation whose result is the last of these."""
+        count, name = 1, stem
+        while name in self._taken or name in self.made:
+            count, name = count + 1, f"{stem}.{count}"
+        self.made[name] = Computation(name, tuple(instructions), instructions[-1].name)
         return name
 
     def added_to(self, module: Module) -> Module:
