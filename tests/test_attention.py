@@ -166,8 +166,9 @@ def test_what_only_moves_queries_comes_in_and_other_work_stays() -> None:
     assert h2g.parse(format_module(module))
 
 
-def test_no_registers_are_spilt() -> None:
-    plan = h2g.plan(attention("bf16", (4, 8, 128, 128, 64, 64)), target="sm_90")
+@pytest.mark.parametrize("sizes", [(4, 8, 128, 128, 64, 64), (2, 8, 1024, 1024, 128, 128)])
+def test_no_registers_are_spilt(sizes: tuple[int, int, int, int, int, int]) -> None:
+    plan = h2g.plan(attention("bf16", sizes), target="sm_90")
     [source] = kernels_of(plan).values()
     assert spilt(source.text, "sm_90") == 0
 

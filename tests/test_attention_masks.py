@@ -14,6 +14,8 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.forms import attention_warps
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.ops.region import Attention, region_of
 from hlo2graph.program.plan import Plan
@@ -96,9 +98,9 @@ def with_mask(sizes: Sequence[int], fill: float) -> list:
     return [*drawn(sizes), mask]
 
 
-def spoilt(sizes: Sequence[int]) -> list:
+def spoilt(sizes: Sequence[int], dtype: str = "float32") -> list:
     """Return queries, keys and values some of which are no finite numbers."""
-    q, k, v = drawn(sizes)
+    q, k, v = drawn(sizes, dtype=dtype)
     q[0, 2, 0, 3], k[0, 5, 1, 0], v[0, 7, 0, 1], v[0, -1, 1, 2] = np.nan, np.inf, np.inf, np.nan
     return [q, k, v]
 
@@ -126,10 +128,18 @@ CASES: dict[str, tuple[Callable, Arrays]] = {
     "no-numbers-plain": (plain, spoilt((1, 2, 20, 40, 16))),
     "no-numbers-few": (plain, spoilt((1, 2, 4, 40, 16))),
 }
+WARPS = {  # of 16 bits, of which warps may have rows of their own
+    "plain-bf16": CASES["plain-bf16"],
+    "wide": (plain, drawn((1, 2, 17, 70, 100), dtype="bfloat16")),
+    "built-in-causal-f16": CASES["built-in-causal-f16"],
+    "grouped-bf16": (grouped, drawn((1, 6, 21, 53, 16), kv_heads=2, dtype="bfloat16")),
+    "none-seen-bf16": (hidden(-np.inf), drawn((1, 2, 20, 40, 16), dtype="bfloat16")),
+    "no-numbers-bf16": (scaled_after, spoilt((1, 2, 20, 40, 16), "bfloat16")),
+}
 
 
 def planned(name: str) -> Plan:
-    function, arrays = CASES[name]
+    function, arrays = (CASES | WARPS)[name]
     traced = jax.jit(function).trace(*arrays)
     return h2g.plan(traced.lower(lowering_platforms=("tpu",)).as_text("hlo"), target="sm_90")
 
@@ -137,7 +147,7 @@ def planned(name: str) -> Plan:
 @pytest.fixture(scope="module")
 def plans() -> dict[str, Plan]:
     with jax.enable_x64(False):
-        return {name: planned(name) for name in CASES}
+        return {name: planned(name) for name in CASES | WARPS}
 
 
 @pytest.mark.slow
@@ -150,8 +160,23 @@ def test_it_becomes_one_kernel(plans: dict[str, Plan], name: str) -> None:
 @pytest.mark.slow
 @needs_gxx
 def test_it_makes_what_xla_makes(plans: dict[str, Plan]) -> None:
-    kernels = Kernels(list(plans.values()), precise=False)
-    for name, (function, arrays) in CASES.items():
+    agrees(plans, CASES)
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_warps_with_rows_of_their_own_do(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention_warps, "MANY", 0)
+    for name in WARPS:
+        assert any("u32 kept[" in k.text for k in kernels_of(plans[name]).values()), name
+    agrees(plans, WARPS)
+
+
+def agrees(plans: dict[str, Plan], cases: dict[str, tuple[Callable, Arrays]]) -> None:
+    kernels = Kernels([plans[name] for name in cases], precise=False)
+    for name, (function, arrays) in cases.items():
         plan = plans[name]
         [got] = EmulatedExecutable(plan, kernels)(*arrays)
         with jax.enable_x64(False):  # in f32: XLA on the CPU takes no f16 whose sums are f32

@@ -30,6 +30,8 @@ MOST_LONG = 2048  # keys, where rows are that few
 MANY_BLOCKS = 64  # of few rows: with fewer, products that share out the keys have more of them
 MOST_BYTES = 1 << 18  # of keys and values that each of many blocks reads, times its rows
 MOST_ALONE = 1 << 16  # the same of fewer blocks
+LONGEST = 1 << 16  # keys of many rows of 16 bits, which need not be held at once
+MOST_LONG_STEPS = 128  # of their scores' sums, and elements of their values
 MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 33  # of either product: more is not measured
 _SIDES = ("lhs", "rhs")
@@ -122,18 +124,22 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
     for dot in (scores, product):
         lhs, rhs = (_array(computation[name]) for name in dot.operands)
         steps = prod(lhs.dims[d] for d in integers(dot, "lhs_contracting_dims", ()))
-        if not takes_tensor_cores(dot, lhs, rhs) or 2 * _array(dot).elements * steps > MOST_FLOPS:
+        if not takes_tensor_cores(dot, lhs, rhs):
             return False
         found.append(steps)
     deep, keys = found
     outer = prod(_array(scores).dims[: len(integers(scores, "lhs_batch_dims", ()))])
     rows = _array(scores).elements // max(1, keys * outer)
     width = _array(product).elements // max(1, rows * outer)
-    most = MOST_KEYS
+    dtype = _array(computation[scores.operands[0]]).dtype
     if rows <= FEW_ROWS:
-        read = keys * (deep + width) * _array(computation[scores.operands[0]]).dtype.size
         most_read = MOST_BYTES if outer >= MANY_BLOCKS else MOST_ALONE
-        most = MOST_LONG if rows * read <= most_read else 0
+        most = MOST_LONG if rows * keys * (deep + width) * dtype.size <= most_read else 0
+    elif dtype.size == 2 and max(deep, width) <= MOST_LONG_STEPS:
+        most = LONGEST
+    else:
+        flops = 2 * rows * outer * keys * max(deep, width)
+        most = MOST_KEYS if flops <= MOST_FLOPS else 0
     return (
         FEWEST_KEYS <= keys <= most
         and 0 < deep <= MOST_STEPS

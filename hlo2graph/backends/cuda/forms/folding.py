@@ -67,7 +67,7 @@ class FoldWriter:
         """Fold a round's elements; `is_first` tells the first of several rounds."""
         start = len(self.emit.lines)
         values = [
-            [[self._values(reduce, place) for place in run.places] for run in runs]
+            [[self.values(reduce, place) for place in run.places] for run in runs]
             for reduce in reduces
         ]
         loads_first(self.emit, start)
@@ -104,13 +104,13 @@ class FoldWriter:
 
     def _totals(self, reduce: Instruction, values: Sequence[Values]) -> list[Values]:
         """Return the folds of one or more elements of each of the thread's results."""
-        return [self._folded(reduce, values[k :: self.width]) for k in range(self.width)]
+        return [self.folded(reduce, values[k :: self.width]) for k in range(self.width)]
 
     def _fold_each(self, reduce: Instruction, totals: Sequence[Values]) -> None:
         for into, total in zip(self.partial[reduce.name], totals, strict=True):
             self.fold(reduce, into, total)
 
-    def _values(self, reduce: Instruction, place: Place) -> Values:
+    def values(self, reduce: Instruction, place: Place) -> Values:
         """Return what `reduce` folds at `place`."""
         count = len(reduce.operands) // 2
         return tuple(self.at(name, 0, place) for name in reduce.operands[:count])
@@ -120,7 +120,7 @@ class FoldWriter:
         leaf = tuple(self.computation[name].shape.leaves())[number]
         return self.emit.leaf(name, number, place.index(leaf.dims))
 
-    def _folded(self, reduce: Instruction, values: Sequence[Values]) -> Values:
+    def folded(self, reduce: Instruction, values: Sequence[Values]) -> Values:
         """Return the fold of one or more elements, neighbours first."""
         found = list(values)
         while len(found) > 1:

@@ -1,0 +1,316 @@
+"""The attention form for many rows: each warp has rows of its own, and looks at all their keys.
+
+It does so once for each stage of folds, and once more for the product with the values: scores are
+computed again each time, a chunk of keys after the other, and stay in registers, as weights do.
+That is as tensor cores want them: of a chunk's scores a thread has those keys of its rows whose
+weights it gives to the second product. Warps of a block read the same keys at about the same time,
+so that most come from the cache that they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from math import prod
+
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, placed
+from hlo2graph.backends.cuda.forms.dot_parts import (
+    CHUNK,
+    COLUMNS,
+    EACH,
+    ROWS,
+    WARP,
+    Held,
+    Part,
+    power,
+)
+from hlo2graph.backends.cuda.forms.dot_tensor import TensorWriter
+from hlo2graph.backends.cuda.forms.fold_places import Place
+from hlo2graph.backends.cuda.forms.folding import FoldWriter, Values
+from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.line_order import divide_together
+from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, neighbours
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import Team
+from hlo2graph.hlo import Instruction
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.device_products import narrowed
+from hlo2graph.ops.expect import integers, written
+from hlo2graph.ops.region import Attention
+from hlo2graph.ops.region_attention import FEW_ROWS, MOST_KEYS, MOST_LONG_STEPS
+
+WARPS = 4  # of a block
+MANY = 8  # warps of a multiprocessor, from which on it needs no others to share their keys
+MOST_COLUMNS = 64  # of the values, that a warp reads at once
+RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
+WIDE = 192  # elements of a key and a value together, from which they are
+
+
+def suits_warps(form: Form, region: Attention) -> bool:
+    """Tell whether warps of their own for rows do well: they can, and are many, or must."""
+    weighing = region.weighing
+    scores = form.computation[weighing.scores]
+    lhs, product = written(form.computation[scores.operands[0]]), DotProduct(form)
+    rows, columns = (product.sides[k] for k in (weighing.weights, 1 - weighing.weights))
+    deep = prod(lhs.dims[d] for d in integers(scores, "lhs_contracting_dims"))
+    if lhs.dtype.size > 2 or rows.extent <= FEW_ROWS or max(deep, columns.extent) > MOST_LONG_STEPS:
+        return False
+    tiles = prod(product.batches) * rows.cut(ROWS).tiles
+    many = tiles >= form.signature.device.multiprocessors * MANY
+    return many or written(scores).dims[weighing.key] > MOST_KEYS
+
+
+def warps_attention_kernel(form: Form, region: Attention) -> KernelSource:
+    """Return the kernel of attention; the form's instruction is the product with the values."""
+    return _Writer(form, region).kernel()
+
+
+class _Product(TensorWriter):
+    """One of the two products: a warp has its rows, and a chunk of keys or a tile of values."""
+
+    def __init__(
+        self, form: Form, product: Product, rows: Side, columns: Side, emit: ElementEmitter
+    ) -> None:
+        super().__init__([Part.of(form, product, rows, columns)], rows, columns, emit=emit)
+
+    def begin(self, batch: Index, top: Expr) -> None:
+        """Take where the warp is: its rows begin at `top`."""
+        self.batch, self.top = batch, top
+        self.places = [self.places_of_side(self.rows, top, self.each[0]), []]
+
+    def held_rows(self) -> list[Held]:
+        """Write how all elements of the rows come into registers."""
+        [part], found = self.parts, list[Held]()
+        for chunk in range(part.chunks):
+            name = self.emit.fresh("held")
+            self.hold(part.rows, self.dtype, name)
+            steps = self._steps_from(part, self._first_step(str(chunk)))
+            self.fill(part, part.rows, name, steps)
+            found.append(Held(part.rows, (name,)))
+        return found
+
+    def add(self, left: Expr, chunk: Expr, held: Held) -> None:
+        """Write the products of held rows and of columns from `left` on, of a chunk of steps."""
+        [part] = self.parts
+        self.places[1] = self.places_of_side(self.columns, left, self.each[1])
+        with self.emit.block(""):
+            self.multiply(part, self._steps_from(part, self._first_step(chunk)), held)
+
+
+class _Writer:
+    def __init__(self, form: Form, region: Attention) -> None:
+        self.form, self.region, self.emit = form, region, form.emitter()
+        weighing, computation = region.weighing, form.computation
+        self.weights = computation[form.instr.operands[weighing.weights]]
+        product = DotProduct(form)
+        self.rows = product.sides[weighing.weights].cut(ROWS)
+        values = product.sides[1 - weighing.weights]
+        values = values.cut(min(MOST_COLUMNS, COLUMNS * power(-(-values.extent // COLUMNS))))
+        self.values = _Product(form, product, self.rows, values, self.emit)
+        scored = replace(form, instr=computation[weighing.scores])
+        scores = ScoreProduct(scored, weighing.side, weighing.rows, self.rows.sizes)
+        rows, keys = (scores.sides[k] for k in (1 - weighing.side, weighing.side))
+        self.keys = keys.extent
+        self.scores = _Product(scored, scores, rows.cut(ROWS), keys.cut(CHUNK), self.emit)
+        self.own = self.scores.each[0]  # rows of a thread
+        self.tiles = -(-self.rows.tiles // WARPS)
+        self.fold = FoldWriter(self.emit, region.rows, computation)
+        self.fold.width = self.own
+
+    def kernel(self) -> KernelSource:
+        """Return the kernel."""
+        self._write()
+        threads, signature = WARPS * WARP, self.form.signature
+        wide = self.scores.parts[0].steps + self.values.columns.extent >= WIDE
+        resident = RESIDENT // threads // (2 if wide else 1)
+        text = signature.declare(self.emit.needed_lines(), threads, wide=True, resident=resident)
+        blocks = prod(self.values.product.batches) * self.tiles
+        return KernelSource(signature.name, text, (blocks, 1, 1), threads)
+
+    def _write(self) -> None:
+        emit, values = self.emit, self.values
+        block = emit.integer(emit.block_index)
+        batch = emit.split(emit.integer(f"{block} / {self.tiles}"), values.product.batches)
+        emit.line(f"const int warp = threadIdx.x / {WARP}, slice = threadIdx.x % 4;")
+        emit.line(f"const int group = threadIdx.x % {WARP} / 4, member = slice;")
+        top = emit.integer(f"({block} % {self.tiles} * {WARPS} + warp) * {ROWS}")
+        self.batch = placed(self.region.weighing.batch, batch)
+        self.queries = [self._query(top, k) for k in range(self.own)]
+        self.scores.begin(self.batch, top)
+        held = self.scores.held_rows()
+        for stage in self.region.rows.stages:
+            self._fold(self.fold.reduces(stage), held)
+        values.begin(batch, top)
+        count = f"[{values.columns.tiles}][1][{values.columns.tile // COLUMNS}][4]"
+        emit.line(f"float sums{count} = {{}};")
+        self._sum(held)
+        for tile in range(values.columns.tiles):
+            self._store(batch, top, tile)
+
+    def _query(self, top: Expr, number: int) -> Index:
+        """Write which row a thread's row of this number is; return its place."""
+        query = self.emit.integer(f"{top} + group * {self.own} + {number}")
+        if self.rows.extent % ROWS:
+            last = self.rows.extent - 1
+            query = self.emit.integer(f"{query} < {last} ? {query} : {last}")
+        return self.emit.split(query, self.rows.sizes)
+
+    # ---- scores ---------------------------------------------------------------------------
+
+    def _score(self, held: Sequence[Held]) -> list[tuple[list[Place], Expr | None]]:
+        """Write the scores of a chunk; return a thread's places by key, and if there is a key."""
+        emit, scores = self.emit, self.scores
+        left = emit.integer(f"chunk * {CHUNK}")
+        scores.declare()
+        for number, rows in enumerate(held):
+            scores.add(left, str(number), rows)
+        found = []
+        for number in range(EACH):
+            key = emit.integer(f"{left} + member * {EACH} + {number}")
+            inside = f"{key} < {self.keys}" if self.keys % CHUNK else None
+            if inside:
+                key = emit.integer(f"{inside} ? {key} : {self.keys - 1}")
+            found.append(([self._place(key, number, k) for k in range(self.own)], inside))
+        return found
+
+    def _place(self, key: Expr, number: int, row: int) -> Place:
+        """Make a score known, that of a thread's key and row of these numbers."""
+        emit, instr, weighing = self.emit, self.scores.form.instr, self.region.weighing
+        index = self._index(self.queries[row], key)
+        total = f"total{_sum_of(row, number, self.scores.each[1])}"
+        value = narrowed(emit.operands_of(instr), total, self.scores.wide, written(instr).dtype)
+        emit.assume(instr.name, index, (value,))
+        for view in weighing.views:
+            shown = emit.leaf(view.source, 0, placed(view.shown, index))
+            emit.assume(view.name, placed(view.places, index), (shown,))
+        space, folded = self.region.rows.space, placed(weighing.folded, index)
+        live = [at for at, n in zip(folded, space.shape.dims, strict=True) if n != 1]
+        return Place(emit, space, live, None)
+
+    def _index(self, free: Index, key: Expr) -> Index:
+        """Return the index of a score."""
+        side = self.region.weighing.side
+        keys = self.emit.split(key, self.scores.product.sides[side].sizes)
+        sides = [free, keys] if side else [keys, free]
+        return self.scores.product.result(self.batch, *sides)
+
+    # ---- folds ----------------------------------------------------------------------------
+
+    def _fold(self, reduces: Sequence[Instruction], held: Sequence[Held]) -> None:
+        """Write how a warp folds all keys of its rows."""
+        emit, fold = self.emit, self.fold
+        fold.begin(reduces)
+        with self._chunks():
+            found = self._score(held)
+            values = {
+                reduce.name: [[fold.values(reduce, p) for p in places] for places, _ in found]
+                for reduce in reduces
+            }
+            with emit.block("if (chunk == 0)"):  # which is whole
+                for reduce in reduces:
+                    for row, into in enumerate(fold.partial[reduce.name]):
+                        each = [of_key[row] for of_key in values[reduce.name]]
+                        fold.assign(reduce, into, fold.folded(reduce, each))
+            with emit.block("else"):
+                for reduce in reduces:
+                    self._fold_on(reduce, values[reduce.name], [inside for _, inside in found])
+        team = Team(WARPS * WARP // 4, 4)
+        for reduce in reduces:
+            parts = [fold.part(reduce, own) for own in fold.partial[reduce.name]]
+            team.combine(emit, parts, all_threads=True)
+            for row, own in enumerate(fold.partial[reduce.name]):
+                fold.settle(reduce, own, self._row(row))
+
+    def _fold_on(
+        self, reduce: Instruction, values: Sequence[Sequence[Values]], tests: Sequence[Expr | None]
+    ) -> None:
+        """Fold a chunk's values, by key and row, into what there is; `tests` tell of keys."""
+        fold = self.fold
+        for row, into in enumerate(fold.partial[reduce.name]):
+            each = [of_key[row] for of_key in values]
+            if tests[0] is None:
+                fold.fold(reduce, into, fold.folded(reduce, each))
+                continue
+            for value, inside in zip(each, tests, strict=True):
+                with self.emit.block(f"if ({inside})"):
+                    fold.fold(reduce, into, value)
+
+    def _chunks(self) -> AbstractContextManager[None]:
+        """Write a loop over the chunks of keys."""
+        count = -(-self.keys // CHUNK)
+        return self.emit.block(f"for (int chunk = 0; chunk < {count}; ++chunk)")
+
+    def _row(self, number: int) -> Place:
+        space = self.region.rows.space
+        index = placed(self.region.weighing.folded, self._index(self.queries[number], "0"))
+        live = [index[d] for d in space.kept if space.shape.dims[d] != 1]
+        return Place(self.emit, space, live, None)
+
+    # ---- values ---------------------------------------------------------------------------
+
+    def _sum(self, held: Sequence[Held]) -> None:
+        """Write how a warp sums values by their weights."""
+        emit, values = self.emit, self.values
+        with self._chunks():
+            emit.line(f"hlo::u32 kept[{self.own}][{values.registers}];")
+            with emit.block(""):
+                self._keep(self._score(held))
+            for tile in range(values.columns.tiles):
+                with emit.block(""):
+                    emit.line(f"auto& total = sums[{tile}];")
+                    rows = Held(values.parts[0].rows, ("kept",))
+                    values.add(str(tile * values.columns.tile), "chunk", rows)
+
+    def _keep(self, found: Sequence[tuple[Sequence[Place], Expr | None]]) -> None:
+        """Write the weights of a chunk as tensor cores take them; 0 where there is no key."""
+        emit, dtype = self.emit, written(self.weights).dtype
+        start = len(emit.lines)
+        made = [[self.fold.at(self.weights.name, 0, p) for p in places] for places, _ in found]
+        divide_together(emit, start)
+        for row in range(self.own):
+            kept = [
+                f"({inside} ? {value} : 0.0f)" if inside else value
+                for of_key, (_, inside) in zip(made, found, strict=True)
+                for value in (emit.unrounded(dtype, of_key[row]),)
+            ]
+            for register in range(self.values.registers):
+                pair = ", ".join(kept[2 * register : 2 * register + 2])
+                emit.line(f"kept[{row}][{register}] = hlo::pair_bits<hlo::{dtype}>({pair});")
+
+    def _store(self, batch: Index, top: Expr, tile: int) -> None:
+        """Write how a thread stores its results of a tile of the values."""
+        emit, columns, each = self.emit, self.values.columns, self.values.each[1]
+        width = each if columns.extent % each == 0 else 1
+        for row in range(self.own):
+            at = emit.integer(f"{top} + group * {self.own} + {row}")
+            for first in range(0, 2 * each, width):
+                left = emit.integer(f"2 * member * {each} + {tile * columns.tile + first}")
+                inside = [f"{at} < {self.rows.extent}"] * (self.rows.extent % (WARPS * ROWS) > 0)
+                inside += [f"{left} < {columns.extent}"] * (columns.extent % columns.tile > 0)
+                with emit.block(f"if ({' && '.join(inside)})") if inside else nullcontext():
+                    run = [emit.integer(f"{left} + {k}") for k in range(width)]
+                    self._store_run(batch, row, f"sums[{tile}]", first, run)
+
+    def _store_run(
+        self, batch: Index, row: int, sums: str, first: int, columns: Sequence[Expr]
+    ) -> None:
+        """Write results side by side, which a thread has from number `first` on."""
+        emit, values, instr = self.emit, self.values, self.form.instr
+        stores: list[tuple[int, str]] = []
+        for k, place in enumerate(neighbours(emit, columns, values.columns.sizes)):
+            sides = [place, place]
+            sides[self.region.weighing.weights] = self.queries[row]
+            index = values.product.result(batch, *sides)
+            total = f"{sums}{_sum_of(row, first + k, values.each[1])}"
+            value = narrowed(emit.operands_of(instr), total, values.wide, written(instr).dtype)
+            emit.assume(instr.name, index, (value,))
+            stores += values.results.at(index)
+        for _, store in sorted(stores, key=lambda held: held[0]):
+            emit.line(store)
+
+
+def _sum_of(row: int, number: int, each: int) -> str:
+    """Return where the sum of a thread's row and column of these numbers is in a tensor's."""
+    return f"[{row // 2}][{number % each}][{row % 2 * 2 + number // each}]"
