@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
-from hlo2graph.ops.device import OwnKernel, device_of
+from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import go_together
@@ -189,6 +189,16 @@ def needs_own_kernel(instr: Instruction) -> bool:
     """Tell whether no loop over elements computes `instr`."""
     spec = OPS.get(instr.opcode)
     return spec is not None and isinstance(device_of(spec.device, instr), OwnKernel)
+
+
+def stands_alone(instr: Instruction) -> bool:
+    """Tell whether `instr` cannot be in the middle of a kernel, or has none."""
+    spec = OPS.get(instr.opcode)
+    return (
+        spec is not None
+        and instr.opcode not in EMITTED
+        and isinstance(device_of(spec.device, instr), OwnKernel | NoDevice)
+    )
 
 
 def _is_dear(computation: Computation, instr: Instruction) -> bool:
