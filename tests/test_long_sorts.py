@@ -79,7 +79,7 @@ SORTS = {
     ),
     "rows": pairs("3,5000", 1, "f32", comparator("f32", "GT", TOTAL)),
     "columns": pairs("4098,2", 0, "s8", comparator("s8", "LT")),
-    "by-value": pairs("4100", 0, "f16", comparator("f16", "LT")),
+    "by-value": pairs("9000", 0, "f16", comparator("f16", "LT")),
     "by-both": pairs("2,4099", 1, "s8", BY_BOTH),
 }
 SHORT = {f"short-{n}": pairs(f"3,{n}", 1, "s8", BY_BOTH) for n in (1, 2, 33, 700)}
@@ -105,6 +105,8 @@ PROGRAMS |= (
         "merged": steps(5000, "s8", 1, 2048, 4096, 8192),
         "whole": steps(4096, "s8", 1, 64, 2048, 4096),
         "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
+        "windows": pairs("9,2048", 1, "f16", comparator("f16", "LT")),
+        "counted": pairs("2,1,65,3", 2, "s8", comparator("s8", "LT")),
         "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
         "turned": pairs("1500,2", 0, "u8", comparator("u8", "LT").replace("(a, b)", "(b, a)")),
     }
@@ -222,9 +224,9 @@ def test_short_sorts_by_value_get_an_order():
     (sort,) = [i for i in made.entry.instructions if i.opcode == "sort"]
     assert sort.attrs["to_apply"] == "before.total"
     plan = hlo2graph.plan(text, target="sm_90")
-    assert any("sort_by_key" in k.text for k in kernels_of(plan).values())
+    assert any("count_before" in k.text for k in kernels_of(plan).values())
     plan = hlo2graph.plan(text, target="sm_90", fuse="none")
-    assert not any("sort_by_key" in k.text for k in kernels_of(plan).values())
+    assert not any("count_before" in k.text for k in kernels_of(plan).values())
 
 
 JAX = """before {
@@ -235,6 +237,13 @@ JAX = """before {
   nb = pred[] compare(b, b), direction=NE zb = pred[] compare(b, zero), direction=EQ
   sb = f32[] select(zb, zero, b) kb = f32[] select(nb, none, sb)
   ROOT r = pred[] compare(ka, kb), direction=LT, type=TOTALORDER }"""
+
+
+@pytest.mark.parametrize(("dims", "how"), [("8191", "count_before"), ("9,2048", "sort_by_key")])
+def test_where_pairs_are_few_elements_are_counted(dims, how):
+    text = pairs(dims, dims.count(","), "f32", comparator("f32", "LT"))
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
+    assert how in source.text
 
 
 def test_comparators_that_give_every_number_a_place_stay():

@@ -25,6 +25,8 @@ LONGEST_JOINED = 1 << 20  # of a run that is made of more than two
 SHARED_BYTES = 40 * 1024
 ORDER_BYTES = 2  # of an element's place in a window
 FEWEST = 64
+MOST_PAIRS, LONG_PAIRS = 1 << 25, 1 << 13  # compared at once, in all or for each of a window
+LONGEST_COUNTED = 8192
 _NAMES = ("dimension", "length", "sorted")
 
 
@@ -80,6 +82,15 @@ def window_size(length: int, bytes_each: int) -> int:
 def window_for(shape: AnyShape, length: int) -> int:
     """Return the window for rows of `length` of what a sort gives."""
     return window_size(length, sum(leaf.dtype.size for leaf in shape.leaves()))
+
+
+def counts(windows: int, length: int) -> bool:
+    """Tell whether windows are best sorted by counting, for each element, those before it.
+
+    That is more work than any other way, but work of all multiprocessors, and no step of it waits.
+    """
+    most = max(MOST_PAIRS, LONG_PAIRS * length)
+    return length <= LONGEST_COUNTED and windows * length * length <= most
 
 
 def too_wide(shape: AnyShape) -> bool:

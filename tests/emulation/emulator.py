@@ -34,7 +34,8 @@ OPTIONS = (
     "-w",
 )
 COOPERATES = re.compile(
-    r"__sync|shuffle|__shfl|block_sum|sort_window|sort_by_key|by_warp|fft_line|factor_block|take_|a\.solve"
+    r"__sync|shuffle|__shfl|block_sum|sort_window|sort_by_key|count_before|by_warp|fft_line"
+    r"|factor_block|take_|a\.solve"
 )
 
 

@@ -27,9 +27,11 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.ops.expect import integers
+from hlo2graph.ops.sort_key import SortKey, sort_key
 from hlo2graph.ops.sort_runs import (
     LONGEST_JOINED,
     Runs,
+    counts,
     orders_all,
     orders_by_value,
     too_wide,
@@ -54,7 +56,7 @@ def split_sorts(module: Module) -> Module:
             if not _is_known(draft, instr) or not orders.may_write(comparator):
                 continue
             total = orders.total(comparator)
-            if _is_long(draft, instr):
+            if _is_long(draft, instr) and not _counts(draft, instr, orders.key(total)):
                 _split(draft, instr, total)
             elif total != comparator:
                 attrs = {**instr.attrs, "to_apply": total}
@@ -71,6 +73,14 @@ def _is_known(draft: Draft, instr: Instruction) -> bool:
     settled = all(is_settled(draft.shape(o)) for o in instr.operands)
     some = draft.shape(instr.operands[0]).elements
     return bool(some) and settled and draft.is_pure(instr) and not too_wide(instr.shape)
+
+
+def _counts(draft: Draft, instr: Instruction, key: SortKey | None) -> bool:
+    """Tell whether one kernel counts, for each element, those before it."""
+    (along,) = integers(instr, "dimensions")
+    shape = draft.shape(instr.operands[0])
+    length = shape.dims[along]
+    return key is not None and counts(shape.elements // length, length)
 
 
 def _is_long(draft: Draft, instr: Instruction) -> bool:
@@ -141,6 +151,10 @@ class _Orders:
             else:
                 self._found[name] = name
         return self._found[name]
+
+    def key(self, name: str) -> SortKey | None:
+        """Return the key that a comparator compares, if that is all that it does."""
+        return sort_key(self.made if name in self.made else self._computations, name)
 
     def may_write(self, name: str) -> bool:
         """Tell whether a comparator calls nothing that would have to be written too."""

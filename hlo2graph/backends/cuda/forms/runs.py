@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo2graph.backends.cuda.forms.counted import counted_kernel
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.sort import WARP, Window, key_of, threads_for
+from hlo2graph.backends.cuda.forms.sort import threads_for
+from hlo2graph.backends.cuda.forms.sort_window import WARP, Window, key_of
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr
-from hlo2graph.ops.sort_runs import Runs, runs_of, window_for
+from hlo2graph.ops.sort_runs import Runs, counts, runs_of, window_for
 
 EACH = 8  # elements that a thread merges
 RANKING_WARPS = 8
@@ -34,6 +36,8 @@ def runs_kernel(form: Form) -> KernelSource:
     window = window_for(form.instr.shape, runs.length)
     sorts = runs.sorted == 1
     key = key_of(form) if sorts else None
+    if key and length and counts(shape.elements // runs.length, runs.length):
+        return counted_kernel(form, runs.dimension, runs.length, key)
     threads = threads_for(window, key) if sorts else max(FEWEST_THREADS, window // EACH)
     writer = Window(form, form.emitter(), runs.dimension, window, threads)
     emit = writer.emit

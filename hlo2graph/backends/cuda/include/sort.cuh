@@ -209,4 +209,64 @@ __device__ inline void sort_by_key(u64* words, int count, const Key& key) {
   }
 }
 
+// ---- sorting by counting ------------------------------------------------------------------------
+
+struct alignas(16) FourKeys {
+  u32 x[4];
+};
+
+// Take one from a count if x < y: with the borrow of a difference, no choice is made.
+__device__ inline void take_if_less(u32 x, u32 y, int& count) {
+#ifdef __CUDA_ARCH__
+  asm("{ .reg .u32 none; sub.cc.u32 none, %1, %2; subc.u32 %0, %0, 0; }"
+      : "+r"(count)
+      : "r"(x), "r"(y));
+#else
+  count -= x < y;
+#endif
+}
+
+// How many of the keys of `count` slots, Slots at most, go before each of the 32 of a piece, equal ones
+// as they stand: all threads with a lane get that of its key, after the warps have looked at 32 keys
+// each in turn.
+template <int Slots, int Warps, class Key>
+__device__ inline int count_before(int piece, int count, const Key& key) {
+  __shared__ FourKeys keys[Slots / 4];
+  __shared__ int parts[Warps][32];
+  u32* const all = (u32*)keys;
+#pragma unroll 8
+  for (int from = 0; from < Slots; from += 32 * Warps) {
+    const int slot = from + threadIdx.x;
+    const u32 found = key(slot < count ? slot : count - 1);
+    if (Slots % (32 * Warps) == 0 || slot < Slots) all[slot] = slot < count ? found : ~0u;
+  }
+  __syncthreads();
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const u32 own = all[piece * 32 + lane];
+  int before = 0;
+  for (int part = warp; part < Slots / 32; part += Warps) {
+    const FourKeys* const some = keys + part * 8;
+    int less[4] = {};
+    if (part < piece) {
+#pragma unroll
+      for (int k = 0; k < 32; ++k) take_if_less(own, some[k / 4].x[k % 4], less[k % 4]);
+      before += 32 + less[0] + less[1] + (less[2] + less[3]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < 32; ++k) take_if_less(some[k / 4].x[k % 4], own, less[k % 4]);
+      before -= less[0] + less[1] + (less[2] + less[3]);
+    }
+    if (part == piece) {
+#pragma unroll
+      for (int k = 0; k < 32; ++k) before += (some[k / 4].x[k % 4] == own) & (k < lane);
+    }
+  }
+  parts[warp][lane] = before;
+  __syncthreads();
+  before = 0;
+#pragma unroll
+  for (int w = 0; w < Warps; ++w) before += parts[w][lane];
+  return before;
+}
+
 }  // namespace hlo
