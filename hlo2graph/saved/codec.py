@@ -37,6 +37,7 @@ Json: TypeAlias = Any
 
 INLINE = 64  # bytes of an array that stand in the JSON
 ALIGNED = 64
+PLAIN = frozenset({type(None), bool, int, float, str})  # what stands for itself
 _CLASSES: tuple[type, ...] = (
     *(hlo.Module, hlo.Computation, hlo.Instruction, hlo.Shape, hlo.TupleShape, hlo.Layout),
     *(hlo.Window, hlo.WindowDim, hlo.DimLabels, hlo.PaddingDim, hlo.SliceDim),
@@ -70,7 +71,7 @@ class Encoder:
         self.shared: list[Json] = []
         self.fields: dict[str, list[str]] = {}
         self._how: dict[type, Callable[[Any], Json]] = {
-            **dict.fromkeys((type(None), bool, int, float, str), lambda value: value),
+            **dict.fromkeys(PLAIN, lambda value: value),
             tuple: lambda value: [self(v) for v in value],
             **dict.fromkeys((dict, MappingProxyType), self._map),
             frozenset: lambda value: {"set": sorted(value)},
@@ -149,7 +150,7 @@ class Decoder:
     def __post_init__(self) -> None:
         known = {of.__name__: of for of in (*_CLASSES, *self.classes)}
         self._read = {
-            "map": lambda pairs: {self(k): self(v) for k, v in pairs},
+            "map": lambda pairs: {self(k): self(v) for k, v in pairs} if pairs else {},
             "set": frozenset,
             "raw": hlo.Raw,
             "at": self._span,
@@ -167,7 +168,7 @@ class Decoder:
         """Return the value."""
         kind = type(held)
         if kind is list:
-            return tuple([self(v) for v in held])
+            return tuple([v if type(v) in PLAIN else self(v) for v in held])
         if kind is dict:
             ((name, value),) = held.items()
             return self._read[name](value)

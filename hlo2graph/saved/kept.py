@@ -11,7 +11,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
 from os import scandir
@@ -26,12 +26,12 @@ from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.collector import paused
 from hlo2graph.errors import Source
 from hlo2graph.program.plan import Plan
-from hlo2graph.saved.codec import ALIGNED, Decoder, Encoder
+from hlo2graph.saved.codec import ALIGNED, PLAIN, Decoder, Encoder
 from hlo2graph.saved.reading import UNREADABLE
 
 CLASSES = (KernelKey, KernelSource)
 LARGEST = MOST_BYTES // 8  # bytes of one entry
-_SIZE = struct.Struct(f"<Q{ALIGNED - 8}x")  # of the packed JSON behind it; then come arrays
+_SIZES = struct.Struct(f"<QQ{ALIGNED - 16}x")  # of packed JSON, of texts; then come arrays
 _CODE = (".py", ".cuh", ".lark")
 
 
@@ -75,19 +75,30 @@ class Place:
 
     def _encoded(self, plan: Plan, kernels: Mapping[KernelKey, KernelSource]) -> bytes:
         encoder = Encoder(CLASSES, self.source.text)
-        found = [encoder(plan), [[encoder(k), encoder(source)] for k, source in kernels.items()]]
-        text = json.dumps([*found, encoder.fields, encoder.shared], separators=(",", ":"))
-        packed = zlib.compress(text.encode(), 1)
-        gap = bytes(-len(packed) % ALIGNED)
-        return b"".join((_SIZE.pack(len(packed)), packed, gap, *encoder.data))
+        texts = [source.text.encode() for source in kernels.values()]
+        found = [encoder(plan), [encoder(key) for key in kernels], [*map(len, texts)]]
+        found.append([encoder(replace(source, text="")) for source in kernels.values()])
+        held = json.dumps([*found, encoder.fields, encoder.shared], separators=(",", ":"))
+        parts = [zlib.compress(held.encode(), 1), b"".join(texts)]
+        parts.append(bytes(-sum(map(len, parts)) % ALIGNED))
+        return b"".join((_SIZES.pack(*map(len, parts[:2])), *parts, *encoder.data))
 
     def _decoded(self, held: bytes) -> Found:
-        (size,) = _SIZE.unpack_from(held)
-        end = _SIZE.size + size
-        plan, kernels, fields, shared = json.loads(zlib.decompress(held[_SIZE.size : end]))
+        start = _SIZES.size
+        packed, written = _SIZES.unpack_from(held)
+        end = start + packed + written
+        plan, keys, sizes, sources, fields, shared = json.loads(
+            zlib.decompress(held[start : start + packed])
+        )
         data = memoryview(held)[end + -end % ALIGNED :]
         decode = _Decoder(fields, data, shared, CLASSES, self.source)
-        return Found(decode(plan), {decode(key): decode(source) for key, source in kernels})
+        kernels = {}
+        at = start + packed
+        for key, size, source in zip(keys, sizes, sources, strict=True):
+            text = held[at : at + size].decode()
+            kernels[decode(key)] = replace(decode(source), text=text)
+            at += size
+        return Found(decode(plan), kernels)
 
 
 class _Decoder(Decoder):
@@ -95,7 +106,7 @@ class _Decoder(Decoder):
 
     def _maker(self, of: type, written: list[str]) -> Callable[[Any], object]:
         del written
-        return lambda values: of(*[self(value) for value in values])
+        return lambda values: of(*[v if type(v) in PLAIN else self(v) for v in values])
 
 
 def place_of(text: str, filename: str, *chosen: str) -> Place | None:

@@ -88,7 +88,8 @@ class CudaExecutable:
         """
         self.choices = chosen = Choices(**options)
         self.plan = plan = fill_elided(plan, elided)
-        if kernels is None:
+        texts = texts or Texts()
+        if kernels is None and not texts.known:
             check_support(plan)
         timed = Stopwatch()
         self.stages = timed.stages
@@ -102,7 +103,6 @@ class CudaExecutable:
         sources: dict[KernelKey, KernelSource]
         units: Sequence[Compiled]
         if kernels is None:
-            texts = texts or Texts()
             sources = {}
             written = write_kernels(plan, products.plans, precise=self.precise, known=texts.known)
             with timed("compile kernels"):
