@@ -271,9 +271,8 @@ class _Writer:
         divide_together(emit, start)
         for row in range(self.own):
             kept = [
-                f"({inside} ? {value} : 0.0f)" if inside else value
+                f"({inside} ? {of_key[row]} : 0.0f)" if inside else of_key[row]
                 for of_key, (_, inside) in zip(made, found, strict=True)
-                for value in (emit.unrounded(dtype, of_key[row]),)
             ]
             for register in range(self.values.registers):
                 pair = ", ".join(kept[2 * register : 2 * register + 2])
