@@ -7,6 +7,7 @@ Calls and nested fusions are walked through as if their instructions stood in th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from hlo2graph.ops.device import (
 )
 
 DEEPEST_INDENT = 40  # or the text of deep nests grows with the square of their depth
+
+_CONVERTED = re.compile(r"hlo::convert<[\w:]+>\((?P<value>\w+)\)")
 
 _Key = tuple[int, str, Index, int]
 
@@ -83,6 +86,8 @@ class ElementEmitter:
         self._count = 0
         self._names = 0
         self._read: dict[Expr, tuple[DType, str]] = {}
+        self._floats: dict[Expr, DType] = {}  # constants of float
+        self._rounded: dict[Expr, tuple[DType, Expr]] = {}  # of them, to narrower types
         self.origins: dict[Expr, tuple[int, Shape, Index]] = {}  # of values: parameter and index
         self.binds_reads = True  # not where only the origins of values count
 
@@ -90,7 +95,14 @@ class ElementEmitter:
 
     def bind(self, dtype: DType, expression: str) -> Expr:
         """Declare a constant local of `dtype`'s compute type."""
-        return self._declare(f"const {compute_type(dtype)}", expression, "v")
+        kind = compute_type(dtype)
+        value = self._declare(f"const {kind}", expression, "v")
+        if kind in ("float", "hlo::f32"):
+            self._floats[value] = dtype
+            converted = _CONVERTED.fullmatch(expression)
+            if converted and converted["value"] in self._floats:
+                self._rounded[value] = dtype, converted["value"]
+        return value
 
     def read(self, dtype: DType, place: str) -> Expr:
         """Declare a constant local for an element of `dtype` that lies at `place`."""
@@ -100,11 +112,24 @@ class ElementEmitter:
         self._read[value] = dtype, place
         return value
 
+    def unrounded(self, dtype: DType, value: Expr) -> Expr:
+        """Return the float that gives the same as `value` when it is rounded to a narrow `dtype`.
+
+        That is what was converted to this very type: to round once more changes nothing.
+        """
+        known = self._rounded.get(value)
+        return known[1] if known and known[0] == dtype else value
+
+    def is_narrow(self, value: Expr) -> bool:
+        """Tell whether a constant is of a float type that locals widen."""
+        return value in self._floats and self._floats[value].bits < 32
+
     def stored(self, dtype: DType, value: Expr) -> Expr:
         """Return a value as it lies in memory; what was read, and is the same still, as it was.
 
         To widen and round it again would take longer than to move it.
         """
+        value = self.unrounded(dtype, value)
         if not self.is_narrow_still(dtype, value):
             return stored(dtype, value)
         return self._declare(f"const {storage_type(dtype)}", self._read[value][1], "b")

@@ -10,7 +10,6 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
-from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
@@ -142,10 +141,9 @@ def _elements(
     emitter.enter(computation)
     found = [emitter.leaf(computation.root, number, index) for number in numbers]
     emitter.leave()
-    for number, value in zip(numbers, found, strict=True):
-        leaf = leaves[number]
-        place = emitter.offset(leaf, index)
-        emitter.line(f"r{number}[{place}] = {stored(leaf.dtype, value)};")
+    held = [emitter.stored(leaves[n].dtype, value) for n, value in zip(numbers, found, strict=True)]
+    for number, value in zip(numbers, held, strict=True):
+        emitter.line(f"r{number}[{emitter.offset(leaves[number], index)}] = {value};")
 
 
 def _updates(
@@ -190,5 +188,5 @@ def _update(
         i if start == "0" else emitter.integer(f"{start} + {i}")
         for start, i in zip(starts, index, strict=True)
     )
-    at = emitter.offset(result, place)
-    emitter.line(f"r{number}[{at}] = {stored(result.dtype, value)};")
+    held = emitter.stored(result.dtype, value)
+    emitter.line(f"r{number}[{emitter.offset(result, place)}] = {held};")

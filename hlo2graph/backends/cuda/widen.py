@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.lanes import Lanes
+from hlo2graph.backends.cuda.narrow_lanes import two_by_two
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.hlo import Shape
 from hlo2graph.program.device_figures import DeviceFigures
@@ -70,7 +71,8 @@ def widened(
                 lanes, step = min(lanes, MOST_APART), THREADS
                 continue
             if most_alive(wide.lines) <= MOST_VALUES:
-                return Wide(wide.lines, lanes, step)
+                types = {f"p{k}": s.dtype.name for k, s in enumerate(signature.parameters)}
+                return Wide(two_by_two(wide.lines, types), lanes, step)
         lanes //= 2
     return None
 

@@ -30,6 +30,7 @@ FUNCTIONS = frozenset(
     | {"divide", "remainder", "sine", "sinh", "tan", "tanh"}
 )
 
+LATER = "false"  # in the place of what tells the first of several rounds: never the first
 MOVING = frozenset({"pad", "reverse", "slice"})  # what reads another place than its own
 
 
@@ -64,7 +65,7 @@ class FoldWriter:
     def fold_round(
         self, reduces: Sequence[Instruction], runs: Sequence[Run], is_first: Expr | None
     ) -> None:
-        """Fold a round's elements; `is_first` tells the first of several rounds."""
+        """Fold a round's elements; `is_first` tells the first of several rounds, LATER says no."""
         start = len(self.emit.lines)
         values = [
             [[self.values(reduce, place) for place in run.places] for run in runs]
@@ -90,6 +91,8 @@ class FoldWriter:
             self.partial[reduce.name] = [
                 [emit.variable(t, v) for t, v in zip(types, total, strict=True)] for total in totals
             ]
+        elif is_first == LATER:
+            self._fold_each(reduce, totals)
         else:
             with emit.block(f"if ({is_first})"):
                 for into, total in zip(self.partial[reduce.name], totals, strict=True):
@@ -203,6 +206,7 @@ class FoldWriter:
     def _raw(self, dtype: DType, values: Sequence[Expr]) -> list[Expr]:
         """Return values as they lie in memory, of 16 bits two by two."""
         emit, kind = self.emit, storage_type(dtype)
+        values = [emit.unrounded(dtype, value) for value in values]
         moved = any(emit.is_narrow_still(dtype, value) for value in values)
         if dtype.name not in ("bf16", "f16") or len(values) % 2 or moved:
             found = [emit.fresh("w") for _ in values]

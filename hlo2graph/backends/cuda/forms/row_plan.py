@@ -149,10 +149,17 @@ def _shifted(
         ahead = BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector
         chunks = max(1, min(*ahead, MOST_LINES // (lines * vector * passes)))
         slices = _long_slices(region, signature, WIDEST, region.steps * sum(sizes) * (passes > 1))
+        chunks = _even_chunks(vectors // slices, chunks)
     if vectors < slices:
         return None
     team = Team(_lanes(region, signature, slices), slices)
     return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True)
+
+
+def _even_chunks(words: int, most: int) -> int:
+    """Return how many of so many words to take at once, for few to be left to be taken singly."""
+    most = max(1, min(words, most))
+    return min(range(most, most // 2, -1), key=lambda chunks: words % chunks)
 
 
 def _vector(region: Rows, size: int) -> int:

@@ -12,11 +12,12 @@ computed of an element (x - mean, an exponential) serves the next ones too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeAlias
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.fold_places import Place, Run, patch_stretch, stretch_of
-from hlo2graph.backends.cuda.forms.folding import FoldWriter
+from hlo2graph.backends.cuda.forms.folding import LATER, FoldWriter
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.forms.shifted_rows import ShiftedRow
@@ -26,6 +27,8 @@ from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Rows
 from hlo2graph.ops.region_spaces import Size
+
+_Round: TypeAlias = AbstractContextManager[tuple[Sequence[Run], Expr | None]]
 
 
 def rows_kernel(
@@ -70,8 +73,9 @@ class _Writer:
         self.fold.bridge(Size.ROW, self.row)
         late = [k for k, first in ready.items() if first == len(self.region.stages)]
         if late:
-            with self._round() as (chunks, _):
-                self.fold.store_runs(chunks, late, self.inside)
+            for round_ in self._rounds():
+                with round_ as (chunks, _):
+                    self.fold.store_runs(chunks, late, self.inside)
         self._store_row()
         if self.plan.reads_first:
             loads_first(self.emit, start)
@@ -121,9 +125,8 @@ class _Writer:
         if (row := self._shifted) is not None:
             for k in range(self.plan.chunks):
                 at = self.emit.integer(f"{first} + {k * slices}") if k else first
-                is_open = (k + 1) * slices > vectors if self.plan.held else k > 0
-                found.append(row.run(at, is_open=is_open))
-            return [*found, row.ends("" if self.plan.held else f"{first} == slice")]
+                found.append(row.run(at, is_open=(k + 1) * slices > vectors))
+            return [*found, row.ends()]
         for k in range(self.plan.chunks):
             at = self.emit.integer(f"{first} + {k * slices}") if k else first
             open_end = not self.plan.is_whole and k > 0
@@ -152,18 +155,46 @@ class _Writer:
             live = [found[d] for d, n in enumerate(region.space.shape.dims) if n != 1]
             yield Place(emit, region.space, live, number)
 
+    def _rounds(self) -> Iterator[_Round]:
+        """Yield all rounds, as what writes what its context writes.
+
+        Each gives the chunks, and the test for the first round.
+        """
+        if self.plan.held:
+            yield nullcontext((self._held, None))
+        elif self._shifted is None:
+            yield self._round()
+        else:
+            yield from self._shifted_rounds(self._shifted)
+
     @contextmanager
     def _round(self) -> Iterator[tuple[Sequence[Run], Expr | None]]:
-        """Write what the context writes for all chunks; gives the test for the first round."""
-        if self.plan.held:
-            yield self._held, None
-            return
         at, step = self.emit.fresh("n"), self.plan.team.slices * self.plan.chunks
         kind = self.emit.index_type
-        count = self._shifted.runs if self._shifted else self.plan.vectors
-        head = f"for ({kind} {at} = slice; {at} < {count}; {at} += {step})"
-        with self.emit.block(head):
+        with self.emit.block(
+            f"for ({kind} {at} = slice; {at} < {self.plan.vectors}; {at} += {step})"
+        ):
             yield self._chunks(at), f"{at} == slice"
+
+    def _shifted_rounds(self, row: ShiftedRow) -> Iterator[_Round]:
+        """Yield rounds of several words, of one word, and that of the ends: all without a test."""
+        at, slices, chunks = self.emit.fresh("n"), self.plan.team.slices, self.plan.chunks
+        self.emit.line(f"{self.emit.index_type} {at} = slice;")
+        for count in dict.fromkeys((chunks, 1)):
+            last = f"{at} + {(count - 1) * slices}" if count > 1 else at
+            head = f"for (; {last} < {row.runs}; {at} += {count * slices})"
+            steps = [f"{at} + {k * slices}" if k else at for k in range(count)]
+            first = f"{at} == slice" if count == chunks else LATER
+            yield self._several(head, row, steps, first)
+        yield self._several(f"if ({row.has_end})", row, (), LATER)
+
+    @contextmanager
+    def _several(
+        self, head: str, row: ShiftedRow, steps: Sequence[Expr], first: Expr
+    ) -> Iterator[tuple[Sequence[Run], Expr | None]]:
+        with self.emit.block(head):
+            runs = [row.run(self.emit.integer(step), is_open=False) for step in steps]
+            yield runs or [row.end()], first
 
     # ---- stages ---------------------------------------------------------------------------
 
@@ -172,9 +203,10 @@ class _Writer:
         fold = self.fold
         if not self.plan.held:
             fold.begin(reduces)
-        with self._round() as (chunks, is_first):
-            fold.fold_round(reduces, chunks, is_first)
-            fold.store_runs(chunks, early, self.inside)
+        for round_ in self._rounds():
+            with round_ as (chunks, is_first):
+                fold.fold_round(reduces, chunks, is_first)
+                fold.store_runs(chunks, early, self.inside)
         held = [(reduce, fold.partial[reduce.name][0]) for reduce in reduces]
         parts = [fold.part(reduce, own) for reduce, own in held]
         self.plan.team.combine(self.emit, parts, all_threads=awaited)

@@ -63,16 +63,25 @@ class ShiftedRow:
         number = emit.integer(f"({self.word} + {at}) * {self.vector}")
         return Run(tuple(self._places(column, number, self.vector)), inside)
 
-    def ends(self, first: Expr) -> Run:
-        """Return the element at the row's ends that a thread has, if it has one.
+    @property
+    def has_end(self) -> Expr:
+        """Tell whether a thread has an element at the row's ends."""
+        rest = self.emit.integer(f"{self.runs} * {self.vector}")
+        return f"slice < {self.region.steps} - {rest}"
 
-        That is in the `first` of several rounds.
-        """
+    def end(self) -> Run:
+        """Return the element at the row's ends of a thread that has one."""
+        return self._end(None)
+
+    def ends(self) -> Run:
+        """Return the element at the row's ends that a thread has, if it has one."""
+        return self._end(self.has_end)
+
+    def _end(self, inside: Expr | None) -> Run:
         emit = self.emit
         rest = emit.integer(f"{self.runs} * {self.vector}")
-        inside = " && ".join(filter(None, (first, f"slice < {self.region.steps} - {rest}")))
-        behind = f"slice < {self.head} ? slice : slice + {rest}"
-        column = emit.integer(f"{inside} ? ({behind}) : 0")
+        column = f"slice < {self.head} ? slice : slice + {rest}"
+        column = emit.integer(f"{inside} ? ({column}) : 0" if inside else column)
         number = emit.integer(f"{self.begin} + {column}")
         return Run(tuple(self._places(column, number, 1)), inside)
 

@@ -90,6 +90,11 @@ __device__ inline f32 divide(f32 a, f32 b) {
   const f32 found = quotient(a, b);
   return are_usual(b, least_size(a, found)) ? found : divide_any(a, b);
 }
+// A quotient for what is rounded to 16 bits or less: within a unit and a half of a float's last bit.
+__device__ inline f32 near_quotient(f32 a, f32 b) { return a * __frcp_rn(b); }
+__device__ inline bool has_reciprocal(f32 b) {
+  return ::fabsf(b) > 0x1p-100f && ::fabsf(b) < 0x1p100f;
+}
 __device__ inline f64 divide(f64 a, f64 b) { return a / b; }
 
 template <HLO_INTEGER(T)> __device__ inline T and_(T a, T b) { return (T)(a & b); }

@@ -87,18 +87,40 @@ __device__ inline f32 widened(f16 x) {
 template <> struct Store<bf16> { __device__ static bf16 of(f32 x) { return bf16{encode_bf16(x)}; } };
 template <> struct Store<f16> { __device__ static f16 of(f32 x) { return f16{encode_f16(x)}; } };
 
-// Two elements of 16 bits side by side, from compute values; a NaN keeps no payload. `half` is one.
-template <class T> __device__ inline u32 pair(f32 low, f32 high) {
-  return (u32)Store<T>::of(low) | (u32)Store<T>::of(high) << 16;
+// ---- two by two -------------------------------------------------------------------------------
+
+// Two neighbouring elements as compute values, but for the sign and the payload of NaNs.
+struct Two {
+  f32 low, high;
+};
+template <class T> __device__ inline Two two(T low, T high) {
+  return {widened(low), widened(high)};
+}
+__device__ inline bool any_nan(f32 a, f32 b) { return a != a || b != b; }
+template <class... More> __device__ inline bool any_nan(f32 a, f32 b, More... more) {
+  return any_nan(a, b) | any_nan(more...);
+}
+
+// Two elements of 16 bits or of 8 side by side, from compute values. `pair` may do otherwise with
+// values that `pairs_exactly` denies: their NaN keeps no payload. `half` is one of the elements.
+template <class T> __device__ inline u32 pair_exact(f32 low, f32 high) {
+  return (u32)Store<T>::of(low) | (u32)Store<T>::of(high) << 8 * sizeof(T);
+}
+template <class T> __device__ inline u32 pair(f32 low, f32 high) { return pair_exact<T>(low, high); }
+template <class T> __device__ inline bool pairs_exactly(f32 a, f32 b) { return !any_nan(a, b); }
+template <class T, class... More>
+__device__ inline bool pairs_exactly(f32 a, f32 b, More... more) {
+  return pairs_exactly<T>(a, b) & pairs_exactly<T>(more...);
 }
 template <class T> __device__ inline T half(u32 pair, int number) {
 #ifdef __CUDA_ARCH__
-  u16 low, high;
-  asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(pair));
-  return T{number ? high : low};
-#else
-  return T{(u16)(pair >> 16 * number)};
+  if constexpr (sizeof(T) == 2) {
+    u16 low, high;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(pair));
+    return (T)(number ? high : low);
+  }
 #endif
+  return (T)(pair >> 8 * sizeof(T) * number);
 }
 #ifdef __CUDA_ARCH__  // one instruction each
 template <> __device__ inline u32 pair<bf16>(f32 low, f32 high) {

@@ -157,4 +157,39 @@ HLO_NARROW_FLOATS(HLO_STORE)
 HLO_NARROW_INTS(HLO_STORE)
 #undef HLO_STORE
 
+// ---- two by two, where there are instructions that do it ---------------------------------------
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+__device__ inline Two two_of_halves(u32 halves) {
+  return {widened(half<f16>(halves, 0)), widened(half<f16>(halves, 1))};
+}
+template <> __device__ inline Two two(f8e4m3fn low, f8e4m3fn high) {
+  u32 halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((u16)((u16)low | (u16)high << 8)));
+  return two_of_halves(halves);
+}
+template <> __device__ inline Two two(f8e5m2 low, f8e5m2 high) {
+  u32 halves;
+  asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"((u16)((u16)low | (u16)high << 8)));
+  return two_of_halves(halves);
+}
+// The largest sizes that are rounded to finite numbers.
+template <> __device__ inline bool pairs_exactly<f8e4m3fn>(f32 a, f32 b) {
+  return ::fabsf(a) <= 464.0f && ::fabsf(b) <= 464.0f;
+}
+template <> __device__ inline bool pairs_exactly<f8e5m2>(f32 a, f32 b) {
+  return ::fabsf(a) < 61440.0f && ::fabsf(b) < 61440.0f;
+}
+template <> __device__ inline u32 pair<f8e4m3fn>(f32 low, f32 high) {
+  u16 found;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(found) : "f"(high), "f"(low));
+  return found;
+}
+template <> __device__ inline u32 pair<f8e5m2>(f32 low, f32 high) {
+  u16 found;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(found) : "f"(high), "f"(low));
+  return found;
+}
+#endif
+
 }  // namespace hlo
