@@ -285,3 +285,57 @@ def test_qr_by_the_names_that_xla_writes_out_itself(kind, rows, columns):
     given = rng.standard_normal((2, rows, columns)).astype(executable.inputs[0][1])
     for got, want in zip(executable(given), run_xla(f"HloModule m\n{text}", [given]), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5 if kind in ("f32", "c64") else 1e-12)
+
+
+def eigenvectors(kind, size, options, *, batch="2,"):
+    real = {"c64": "f32", "c128": "f64"}.get(kind, kind)
+    return (
+        f"HloModule m\nENTRY e {{ a = {kind}[{batch}{size},{size}] parameter(0) "
+        f"ROOT c = ({kind}[{batch}{size},{size}], {real}[{batch}{size}]) custom-call(a), "
+        f'custom_call_target="Eigh", backend_config="{options}" }}'
+    )
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(("size", "options"), [(1, "1,1"), (5, "1,1"), (4, "0,1"), (7, "1,0")])
+def test_eigenvectors_have_the_signs_of_the_one_that_xla_writes_out_itself(kind, size, options):
+    text = eigenvectors(kind, size, f"{options},100,1e-9")
+    executable = hlo2graph.compile(hlo2graph.parse(text), backend="host")
+    given = matrix(kind, 2, size, size)
+    for got, want in zip(executable(given), run_xla(text, [given]), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_what_is_no_number_ends_the_rounds_as_in_xla():
+    text, given = (
+        eigenvectors("f32", 3, "1,1,9,1e-6", batch=""),
+        np.diag([3, np.inf, -2.0]).astype("f"),
+    )
+    executable = hlo2graph.compile(hlo2graph.parse(text), backend="host")
+    for got, want in zip(executable(given), run_xla(text, [given]), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@needs_gxx
+def test_the_device_gives_the_same_up_to_the_length_one_factor_of_each_vector():
+    text = eigenvectors("c64", 5, "0,1,100,1e-6")
+    plan, given = hlo2graph.plan(text, target="sm_90"), matrix("c64", 2, 5, 5)
+    vectors, values = EmulatedExecutable(plan, Kernels([plan]))(given)
+    wanted, rising = HostExecutable(plan)(given)
+    np.testing.assert_allclose(values, rising, atol=1e-4)
+    factors = np.sum(np.conj(wanted) * vectors, axis=-2, keepdims=True)
+    np.testing.assert_allclose(np.abs(factors), 1, atol=1e-4)
+    np.testing.assert_allclose(vectors, wanted * factors, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("1,1,100", "needs four numbers"),
+        ("true,1,100,1e-6", "needs four numbers"),
+        ("1,0,100,1e-6", "the kernel of eigh gives values that rise"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_named(options, message):
+    with pytest.raises(UnsupportedError, match=message):
+        check_support(hlo2graph.plan(eigenvectors("f32", 4, options), target="sm_90"))

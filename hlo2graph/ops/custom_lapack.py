@@ -20,7 +20,13 @@ from hlo2graph.ops import custom_lapack_reflect as reflect
 from hlo2graph.ops import custom_lapack_routines as routine
 from hlo2graph.ops import custom_lapack_shapes as shapes
 from hlo2graph.ops.custom_lapack_device import symmetric_product
-from hlo2graph.ops.custom_lapack_options import Reader, characters, solver_options
+from hlo2graph.ops.custom_lapack_jacobi import eigh
+from hlo2graph.ops.custom_lapack_options import (
+    Reader,
+    characters,
+    listed_options,
+    solver_options,
+)
 from hlo2graph.ops.custom_lapack_schur import gees
 from hlo2graph.ops.custom_target import (
     DeviceChoice,
@@ -83,6 +89,7 @@ ROUTINES: Mapping[str, Routine] = MappingProxyType({
     "trsm": Routine((2, 2), shapes.trsm, routine.trsm, _SOLVE),
     "syevd": Routine((2,), shapes.syevd, routine.syevd, _VECTORS, "sd", most=512),
     "heevd": Routine((2,), shapes.syevd, routine.syevd, _VECTORS, "cz", most=512),
+    "eigh": Routine((2,), shapes.eigh, eigh, letters="", most=512),
     "gesdd": _SVD,
     "gesvd": _SVD,
     "geev": Routine((2,), shapes.geev, routine.geev, _SIDES),
@@ -225,6 +232,8 @@ def _on_device(instr: Instruction) -> DeviceChoice:
     sizes = [n for leaf in result_leaves(instr) for n in leaf.dims[-2:]]
     if call.name == "syrk":
         return symmetric_product
+    if call.options.get("sort") == "N" and call.name == "eigh":
+        return NoDevice("the kernel of eigh gives values that rise")
     if min(sizes, default=1) == 0:
         return NoDevice("has an array without elements")
     if max(sizes, default=0) > most:
@@ -241,7 +250,7 @@ def _all_types() -> tuple[DType, ...]:
     return tuple(DTYPES[name] for name in _TYPES.values())
 
 
-_NAMED: Mapping[str, tuple[str, Reader, tuple[DType, ...]]] = {
+_NAMED: dict[str, tuple[str, Reader, tuple[DType, ...]]] = {
     f"lapack_{letter}{name}_ffi": (name, characters, (DTYPES[_TYPES[letter]],))
     for name, known in ROUTINES.items()
     for letter in known.letters
@@ -249,4 +258,5 @@ _NAMED: Mapping[str, tuple[str, Reader, tuple[DType, ...]]] = {
     target: (name, solver_options, _all_types())
     for target, name in (*((f"cusolver_{n}_ffi", n) for n in _SOLVER), *_LIBRARIES.items())
 }
+_NAMED["Eigh"] = ("eigh", listed_options, _all_types())
 LAPACK = {target: _target(name) for target, (name, _, _) in _NAMED.items()}

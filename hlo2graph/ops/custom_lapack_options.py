@@ -5,6 +5,7 @@ LAPACK's are characters: `{uplo = 76 : ui8}` is 'L'. Others are words: `{lower =
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -12,6 +13,8 @@ from hlo2graph.hlo import Instruction
 from hlo2graph.ops.custom_target import integer_config, result_leaves, target_of, word_config
 
 Allowed: TypeAlias = Mapping[str, tuple[str, ...]]
+_NUMBER = r" *(-?\d{1,9}) *"
+_LISTED = re.compile(rf"{_NUMBER},{_NUMBER},{_NUMBER}, *(\d+(?:\.\d*)?(?:[eE][+-]?\d{{1,3}})?) *")
 Reader: TypeAlias = Callable[[Instruction, Allowed], "dict[str, str] | str"]
 
 
@@ -68,6 +71,25 @@ def solver_options(instr: Instruction, allowed: Allowed) -> dict[str, str] | str
     singular = _singular(instr, held) if "S" in allowed.get("mode", ()) else {}
     found = _chosen(held | singular, allowed)
     return found if isinstance(found, str) else found | singular
+
+
+def listed_options(instr: Instruction, _: Allowed) -> dict[str, str] | str:
+    """Return the options of XLA's own call for eigenvectors: `1,1,100,1e-6`.
+
+    Whether the lower triangle counts, whether values rise, the most rounds, and how near zero, as a
+    part of the whole, what is off the diagonal has to come.
+    """
+    found = _LISTED.fullmatch(str(instr.attrs.get("backend_config", "")).strip('"'))
+    if found is None:
+        return "needs four numbers in its backend_config, such as 1,1,100,1e-6"
+    lower, sort, rounds, tolerance = found.groups()
+    return {
+        "uplo": "L" if int(lower) else "U",
+        "mode": "V",
+        "sort": "S" if int(sort) else "N",
+        "rounds": rounds,
+        "tolerance": tolerance,
+    }
 
 
 def _singular(instr: Instruction, held: Mapping[str, str]) -> dict[str, str]:

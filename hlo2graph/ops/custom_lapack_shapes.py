@@ -91,6 +91,12 @@ def syevd(given: Sequence[Shape], _: Options) -> Shapes:
     return (a, _real(batch(a, a.dims[-1])), _info(a)) if _square(a) else None
 
 
+def eigh(given: Sequence[Shape], _: Options) -> Shapes:
+    """Eigenvectors, eigenvalues."""
+    (a,) = given
+    return (a, _real(batch(a, a.dims[-1]))) if _square(a) else None
+
+
 def gesdd(given: Sequence[Shape], options: Options) -> Shapes:
     """What became of A, singular values, U, the adjoint of V, info.
 

@@ -267,7 +267,8 @@ def _syevd(w: _Writer) -> None:
         w.spread(1, f"hlo::nan_like({compute_type(w.form.results[1].dtype)}{{}})")
     with w.emit.block("if (!good)" if w.options["mode"] == "V" else ""):
         w.fill(0, 0)
-    w.inform(2, "good ? 0 : 1")
+    if len(w.form.results) > 2:
+        w.inform(2, "good ? 0 : 1")
 
 
 def _gesdd(w: _Writer) -> None:
@@ -342,6 +343,7 @@ def _cholesky_update(w: _Writer) -> None:
 
 _BODIES: dict[str, Callable[[_Writer], None]] = {
     "cholesky_update": _cholesky_update,
+    "eigh": _syevd,
     "gehrd": _gehrd,
     "geqp3": _geqp3,
     "geqrf": _geqrf,
