@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 
 PATIENCE_S = 60  # that a helper waits for work before it ends
+KEPT_BYTES = 1 << 25  # of freed memory, which the next text takes without asking the system for it
 
 Texts = Sequence[tuple[str, str]]
 
@@ -88,7 +89,11 @@ def serve(path: str) -> None:
     """Compile what comes on stdin, one text after another, until it ends or nothing comes."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever the library prints is no answer
+    _keep_freed_memory()
     library = Nvrtc(path)
+    # The first text of a process takes tens of milliseconds more: none that is waited for should.
+    warm = 'extern "C" __global__ void k(float* r0) { r0[threadIdx.x] += 1.0f; }'
+    library.compile(warm, (("", ""),), (f"-arch=sm_{library.architectures()[-1]}",), "CUBIN")
     while select.select([0], [], [], PATIENCE_S)[0]:
         try:
             asked = marshal.load(sys.stdin.buffer)
@@ -101,6 +106,15 @@ def serve(path: str) -> None:
             answer = str(refused)
         marshal.dump(answer, answers)
         answers.flush()
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator give little back to the system, where it is one that can be told."""
+    tell = getattr(ctypes.CDLL(None), "mallopt", None)
+    if tell is not None:
+        trim_threshold, mmap_threshold = -1, -3
+        tell(trim_threshold, KEPT_BYTES)
+        tell(mmap_threshold, KEPT_BYTES)
 
 
 if __name__ == "__main__":
