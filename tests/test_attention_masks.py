@@ -63,6 +63,19 @@ def hidden(fill: float) -> Callable[..., jax.Array]:
     return attend
 
 
+def hidden_first(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Return attention that sees no key before the fiftieth."""
+    scores = jnp.einsum("blhd,bmhd->bhlm", q, k)
+    return weighed(jnp.where(np.arange(k.shape[1]) >= 50, scores, -jnp.inf), v)
+
+
+def squared(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Return attention whose weights are squares, beside their sum and their largest."""
+    squares = jnp.einsum("blhd,bmhd->bhlm", q, k).astype(jnp.float32) ** 2
+    weights = squares / (squares.sum(-1, keepdims=True) + squares.max(-1, keepdims=True))
+    return jnp.einsum("bhlm,bmhd->blhd", weights.astype(v.dtype), v)
+
+
 def added(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array) -> jax.Array:
     scores = jnp.einsum("blhd,bmhd->bhlm", q, k)
     return weighed(scores + mask[:, None, None, :], v)
@@ -133,6 +146,8 @@ WARPS = {  # of 16 bits, of which warps may have rows of their own
     "wide": (plain, drawn((1, 2, 17, 70, 100), dtype="bfloat16")),
     "built-in-causal-f16": CASES["built-in-causal-f16"],
     "grouped-bf16": (grouped, drawn((1, 6, 21, 53, 16), kv_heads=2, dtype="bfloat16")),
+    "late-bf16": (hidden_first, drawn((1, 1, 16, 100, 16), dtype="bfloat16")),
+    "not-a-softmax-bf16": (squared, drawn((1, 2, 17, 45, 16), dtype="bfloat16")),
     "none-seen-bf16": (hidden(-np.inf), drawn((1, 2, 20, 40, 16), dtype="bfloat16")),
     "no-numbers-bf16": (scaled_after, spoilt((1, 2, 20, 40, 16), "bfloat16")),
 }

@@ -31,6 +31,7 @@ from hlo2graph.backends.cuda.forms.fold_places import Place
 from hlo2graph.backends.cuda.forms.folding import FoldWriter, Values
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
+from hlo2graph.backends.cuda.forms.online_softmax import OnlineSoftmax
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
@@ -40,9 +41,11 @@ from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import integers, written
 from hlo2graph.ops.region import Attention
 from hlo2graph.ops.region_attention import FEW_ROWS, MOST_KEYS, MOST_LONG_STEPS
+from hlo2graph.ops.region_softmax import Softmax, softmax_of
 
 WARPS = 4  # of a block
 MANY = 8  # warps of a multiprocessor, from which on it needs no others to share their keys
+TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
 MOST_COLUMNS = 64  # of the values, that a warp reads at once
 RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
 WIDE = 192  # elements of a key and a value together, from which they are
@@ -140,8 +143,13 @@ class _Writer:
         self.queries = [self._query(top, k) for k in range(self.own)]
         self.scores.begin(self.batch, top)
         held = self.scores.held_rows()
-        for stage in self.region.rows.stages:
-            self._fold(self.fold.reduces(stage), held)
+        stages = self.region.rows.stages
+        softmax = softmax_of(self.form.computation, self.form.computations, stages)
+        if softmax:
+            self._fold_softmax(softmax, held)
+        else:
+            for stage in stages:
+                self._fold(self.fold.reduces(stage), held)
         values.begin(batch, top)
         count = f"[{values.columns.tiles}][1][{values.columns.tile // COLUMNS}][4]"
         emit.line(f"float sums{count} = {{}};")
@@ -216,12 +224,24 @@ class _Writer:
             with emit.block("else"):
                 for reduce in reduces:
                     self._fold_on(reduce, values[reduce.name], [inside for _, inside in found])
-        team = Team(WARPS * WARP // 4, 4)
         for reduce in reduces:
             parts = [fold.part(reduce, own) for own in fold.partial[reduce.name]]
-            team.combine(emit, parts, all_threads=True)
+            TEAM.combine(emit, parts, all_threads=True)
             for row, own in enumerate(fold.partial[reduce.name]):
                 fold.settle(reduce, own, self._row(row))
+
+    def _fold_softmax(self, softmax: Softmax, held: Sequence[Held]) -> None:
+        """Write the same of a softmax, whose folds need one look at the keys."""
+        online = OnlineSoftmax(self.emit, self.fold, softmax)
+        with self._chunks():
+            found = self._score(held)
+            tests = [inside for _, inside in found]
+            for row in range(self.own):
+                values = [self.fold.values(softmax.largest, places[row])[0] for places, _ in found]
+                online.add(row, values, tests)
+        for row, (largest, total) in enumerate(online.end(TEAM)):
+            self.fold.settle(softmax.largest, [largest], self._row(row))
+            self.fold.settle(softmax.total, [total], self._row(row))
 
     def _fold_on(
         self, reduce: Instruction, values: Sequence[Sequence[Values]], tests: Sequence[Expr | None]
