@@ -18,6 +18,7 @@ from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.sort_key import sort_key
+from hlo2graph.passes.large.sort_steps import steps_of_sort
 from hlo2graph.passes.large.split_sorts import split_sorts
 from hlo2graph.passes.large.split_tops import split_tops
 from tests.emulation import EmulatedExecutable, Kernels
@@ -105,6 +106,7 @@ PROGRAMS |= (
         "merged": steps(5000, "s8", 1, 2048, 4096, 8192),
         "whole": steps(4096, "s8", 1, 64, 2048, 4096),
         "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
+        "ranked-twice": steps(3100, "s8", 1, 64, 256, 4096),
         "windows": pairs("9,2048", 1, "f16", comparator("f16", "LT")),
         "counted": pairs("2,1,65,3", 2, "s8", comparator("s8", "LT")),
         "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
@@ -197,6 +199,17 @@ def test_sorts_become_steps(name):
     parsed = hlo2graph.parse(SORTS[name])
     made = rewritten(parsed, split_sorts)
     assert set(opcodes(made.entry)) - {"iota"} == {"custom-call"}
+
+
+@pytest.mark.parametrize("window", [4096, 2048, 64])
+@pytest.mark.parametrize("whole", [2, 64, 65, 2049, 5000, 32768, 65537, 1 << 20, 3 << 20])
+def test_steps_lead_from_elements_to_a_row(whole, window):
+    window = min(window, 1 << (whole - 1).bit_length())
+    for rows in (1, 64):
+        steps = steps_of_sort(0, rows, whole, window)
+        assert [runs.sorted for runs in steps] == [1, *(runs.length for runs in steps[:-1])]
+        assert steps[0].length <= window
+        assert whole <= steps[-1].length < 2 * whole
 
 
 @pytest.mark.parametrize("name", TOPS)

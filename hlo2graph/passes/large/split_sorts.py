@@ -1,8 +1,7 @@
 """Take long sorts apart into steps that many blocks do at once.
 
-In and out: a Module of the same meaning. Windows of a row, as many elements as a block holds, are
-sorted first; then neighbouring runs are merged until one is left. Where that makes few, the windows
-are smaller, for more blocks, and one step looks for each element's place among all runs.
+In and out: a Module of the same meaning. Windows of a row are sorted first; then runs are merged,
+or several joined, until one is left (sort_steps.py).
 
 So that every block finds the same place for an element, the comparator must order all that it is
 given: where it compares floats by value, NaNs are made one number above all others. Without that
@@ -29,7 +28,6 @@ from hlo2graph.hlo import (
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.sort_key import SortKey, sort_key
 from hlo2graph.ops.sort_runs import (
-    LONGEST_JOINED,
     Runs,
     counts,
     orders_all,
@@ -38,11 +36,10 @@ from hlo2graph.ops.sort_runs import (
     window_for,
 )
 from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.large.sort_steps import steps_of_sort
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
-SMALL = 1024  # elements of a window, of which one step makes a whole
-MOST_LOOKS = 1 << 22  # of elements in windows, in that step
 _PRED = DTYPES["pred"]
 
 
@@ -56,8 +53,9 @@ def split_sorts(module: Module) -> Module:
             if not _is_known(draft, instr) or not orders.may_write(comparator):
                 continue
             total = orders.total(comparator)
-            if _is_long(draft, instr) and not _counts(draft, instr, orders.key(total)):
-                _split(draft, instr, total)
+            steps = _steps(draft, instr)
+            if len(steps) > 1 and not _counts(draft, instr, orders.key(total)):
+                _split(draft, instr, steps, total)
             elif total != comparator:
                 attrs = {**instr.attrs, "to_apply": total}
                 draft.become(instr.name, replace(instr, attrs=attrs))
@@ -83,33 +81,15 @@ def _counts(draft: Draft, instr: Instruction, key: SortKey | None) -> bool:
     return key is not None and counts(shape.elements // length, length)
 
 
-def _is_long(draft: Draft, instr: Instruction) -> bool:
+def _steps(draft: Draft, instr: Instruction) -> list[Runs]:
     (along,) = integers(instr, "dimensions")
-    length = draft.shape(instr.operands[0]).dims[along]
-    small = 2 * SMALL if _ranks(draft, instr, length) else length
-    return length > min(small, window_for(instr.shape, length))
+    shape = draft.shape(instr.operands[0])
+    whole = shape.dims[along]
+    return steps_of_sort(along, shape.elements // whole, whole, window_for(instr.shape, whole))
 
 
-def _ranks(draft: Draft, instr: Instruction, whole: int) -> bool:
-    """Tell whether one step makes a row of all its small windows."""
-    small = min(SMALL, window_for(instr.shape, whole))
-    looks = draft.shape(instr.operands[0]).elements * -(-whole // small)
-    return looks <= MOST_LOOKS and whole <= LONGEST_JOINED
-
-
-def _split(draft: Draft, instr: Instruction, comparator: str) -> None:
+def _split(draft: Draft, instr: Instruction, steps: list[Runs], comparator: str) -> None:
     """Put the steps into a sort's place."""
-    (along,) = integers(instr, "dimensions")
-    whole = draft.shape(instr.operands[0]).dims[along]
-    length = window_for(instr.shape, whole)
-    if _ranks(draft, instr, whole):
-        small = min(SMALL, length)
-        steps = [Runs(along, small, 1), Runs(along, 1 << (whole - 1).bit_length(), small)]
-    else:
-        steps = [Runs(along, length, 1)]
-        while length < whole:
-            steps.append(Runs(along, 2 * length, length))
-            length *= 2
     operands = instr.operands
     for runs in steps[:-1]:
         attrs = {**runs.attrs(), "to_apply": comparator}

@@ -1,0 +1,39 @@
+"""The steps of a long sort, by what they are reckoned to take.
+
+Either windows as large as a block holds are sorted, then neighbours are merged until one run is
+left; or smaller windows, for more blocks, and each step joins several runs: every element looks
+for its place in all of them. That is more work, but fewer steps. All figures are of an H200.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import ceil
+
+from hlo2graph.ops.sort_runs import LONGEST_JOINED, Runs
+
+SMALL = 1024  # elements of the smaller windows
+_SORT_NS, _SORT_EACH_NS = 4500, 0.02  # of the smaller windows, and for each element
+_WHOLE_NS, _WHOLE_EACH_NS = 9000, 0.015  # of the larger
+_MERGE_NS, _MERGE_EACH_NS = 6700, 0.004
+_JOIN_NS, _LOOK_NS = 2200, 0.00062  # of a step, and for each look of an element
+
+
+def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
+    """Return the steps that sort rows of `whole` elements; a block holds `window`."""
+    bits = (whole - 1).bit_length()
+    first, small = (min(size, 1 << bits).bit_length() - 1 for size in (window, SMALL))
+    small = min(first, small)
+    best, elements = list(range(first, bits + 1)), rows * whole
+    least = _WHOLE_NS + _WHOLE_EACH_NS * elements
+    least += (bits - first) * (_MERGE_NS + _MERGE_EACH_NS * elements)
+    for count in range(1, bits - small + 1 if 1 << bits <= LONGEST_JOINED else 0):
+        sizes = [small + ceil(k * (bits - small) / count) for k in range(count + 1)]
+        joins = list(pairwise(sizes))
+        if min(after - before for before, after in joins) == 1:
+            break
+        looks = sum(((1 << (after - before)) - 1) * (before + 1) for before, after in joins)
+        taken = _SORT_NS + count * _JOIN_NS + (_SORT_EACH_NS + _LOOK_NS * looks) * elements
+        if taken < least:
+            best, least = sizes, taken
+    return [Runs(along, 1 << best[0], 1)] + [Runs(along, 1 << b, 1 << a) for a, b in pairwise(best)]
