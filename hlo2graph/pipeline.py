@@ -56,12 +56,14 @@ from hlo2graph.passes.loops.guard_rounds import guard_rounds
 from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.part_dots import part_dots
+from hlo2graph.passes.round_compared import round_compared
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.sizes.settle_sizes import settle_sizes
 from hlo2graph.passes.split_convolutions import split_convolutions
 from hlo2graph.passes.split_dots import split_dots
 from hlo2graph.passes.split_reductions import split_reductions
+from hlo2graph.passes.turn_images import turn_images
 from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
 from hlo2graph.program.buffers.sweep import sweep_buffers
@@ -89,7 +91,8 @@ PASSES: dict[str, tuple[Pass, ...]] = {
     "none": EXPANSIONS,
     "default": (
         *EXPANSIONS,
-        *(inline_calls, expand_normalizations, expand_depthwise, simplify, simplify_loops),
+        *(inline_calls, expand_normalizations, expand_depthwise, turn_images),
+        *(simplify, simplify_loops),
         *(lay_out_dots, lay_out_images, drop_barriers, double_rounds, guard_rounds),
         expand_inner_products,
         *(
@@ -102,6 +105,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
             split_dots,
             split_reductions,
             cut_dots,
+            round_compared,
             fuse,
             side_by_side,
         ),

@@ -152,12 +152,17 @@ def _folded(body: Body, instr: Instruction, number: int, share: float) -> float:
             return max(1, share) if number < len(instr.operands) // 2 else 1
         case "reduce-window" | "select-and-scatter":
             return prod(w.size for w in window_dims(instr))
-        case "convolution" if body[instr.operands[number]].opcode not in _MOVES:
+        case "convolution" if not _is_read_through(body, body[instr.operands[number]]):
             return _products(body, instr)
         case "dot" | "convolution":
             return max(1, _products(body, instr) / _TILE)
         case _:
             return _products(body, instr)
+
+
+def _is_read_through(body: Body, instr: Instruction) -> bool:
+    """Tell whether a convolution reads through it, neighbours beside each other as before."""
+    return instr.opcode in _MOVES and not _turns(body, instr)
 
 
 def _products(body: Body, instr: Instruction) -> float:
