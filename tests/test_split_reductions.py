@@ -7,6 +7,7 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.frontend.verify import verify
 from hlo2graph.inspect.arrays import random_inputs
@@ -175,6 +176,41 @@ def test_work_in_front_stays_with_each_step(always, given):
 def test_two_kernels_do_it_all():
     plan = h2g.plan(worked("16000001", "0", ""), target="sm_90")
     assert len(plan.body.thunks) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "left", "dtype", "first"),
+    [
+        ("1550387,129", "129", "bf16", "f32[44,1032]"),
+        ("66655,6001", "6001", "u8", "u8[2,96016]"),
+        ("10,155038,3,43", "3,43", "bf16", "f32[44,1032]"),
+        ("66640,1501", "1501", "f32", "f32[5,6004]"),
+        ("66640,1500", "1500", "f32", "f32[28,1500]"),
+        ("8192,50257", "50257", "bf16", "f32[2,402056]"),
+    ],
+)
+def test_rows_that_end_within_an_access_are_folded_side_by_side(shape, left, dtype, first):
+    reduced = "0,1" if shape.count(",") == 3 else "0"
+    plan = h2g.plan(program(shape, reduced, left, dtype), target="sm_90")
+    one, _ = plan.body.thunks
+    assert str(plan.computations[one.computation].result.shape) == first
+    (source,) = [s for k, s in kernels_of(plan).items() if k.computation == one.computation]
+    rounds = source.text.partition("for (")[2].partition("__shared__")[0]
+    assert "assume_aligned" in source.text
+    assert "%" not in rounds, rounds
+
+
+def test_rows_beside_which_more_is_read_by_its_index_stay_apart():
+    text = program("66640,1501", "0", "1501").replace(
+        "ROOT s =",
+        """b = f32[1501] parameter(1)
+  w = f32[66640,1501] broadcast(b), dimensions={1}
+  y = f32[66640,1501] multiply(x, w)
+  ROOT s =""",
+    )
+    module = split_reductions(h2g.parse(text.replace("reduce(x,", "reduce(y,")))
+    (parts,) = [i for i in module.entry.instructions if i.opcode == "reshape"]
+    assert parts.shape.dims[-1] == 1501
 
 
 def test_the_sign_of_zero_is_kept(always):

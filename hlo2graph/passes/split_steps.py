@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -66,12 +67,16 @@ class Regions:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The dimension `dim` is cut into `parts` of `size`; `rest` elements are left."""
+    """The dimension `dim` is cut into `parts` of `size`; `rest` elements are left.
+
+    So many neighbouring ones as lie `beside` are folded side by side, which divides the size.
+    """
 
     dim: int
     parts: int
     size: int
     rest: int
+    beside: int = 1
 
 
 def become_sum(
@@ -113,6 +118,9 @@ class Steps:
         others = [d for d in reduced if d != cut.dim]
         moved = [d + (d > cut.dim) for d in others]  # behind the parts
         parts = self._folded(self._parts(name, shape, cut), [*moved, cut.dim + 1])
+        if cut.beside > 1:  # dim is 0, and the only one
+            apart = Shape(wide, (cut.parts * cut.beside, *shape.dims[1:]))
+            parts = draft.add(instr, "reshape", apart, (parts,))
         dim = cut.dim - sum(d < cut.dim for d in others)
         if cut.rest:
             parts = self._with_rest(parts, dim, self._rest(shape, cut, others), cut.rest)
@@ -157,6 +165,9 @@ class Steps:
         """Return the whole parts, in a dimension of their own before that of their elements."""
         if cut.rest:
             name = self.cut_out(name, shape, cut, 0, cut.parts * cut.size)
+        if cut.beside > 1:
+            wide = (cut.parts, cut.size // cut.beside, cut.beside * prod(shape.dims[1:]))
+            return self.draft.add(self.instr, "reshape", Shape(shape.dtype, wide), (name,))
         dims = (*shape.dims[: cut.dim], cut.parts, cut.size, *shape.dims[cut.dim + 1 :])
         order: list[int] = []
         for d in shape.minor_to_major:

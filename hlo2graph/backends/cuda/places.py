@@ -79,7 +79,7 @@ class Places:
             index[dim] = linear if rest == linear else self._integer(rest)
             stride *= dims[dim]
         if len(live) > 1:
-            self._linear[tuple(index[d] for d in live), tuple(dims[d] for d in live)] = linear
+            self._linear[tuple(index[d] for d in live), tuple(dims[d] for d in live[1:])] = linear
         return tuple(index)
 
     def joined(self, outer: Expr, count: int, inner: Expr, size: int) -> Expr:
@@ -106,6 +106,6 @@ class Places:
 
 
 def _as_it_lies(index: Index, shape: Shape) -> tuple[Index, tuple[int, ...]]:
-    """Return index and size along each dimension in memory's order: all there is to a place."""
+    """Return the index in memory's order, and all sizes but the first: all there is to a place."""
     order = [d for d in reversed(shape.minor_to_major) if shape.dims[d] > 1]
-    return tuple(index[d] for d in order), tuple(shape.dims[d] for d in order)
+    return tuple(index[d] for d in order), tuple(shape.dims[d] for d in order[1:])
