@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 
+_EFFECTS = frozenset(opcode for opcode, spec in OPS.items() if spec.effect)
+
 
 def has_effect(instr: Instruction) -> bool:
     """Tell whether `instr` itself, whatever it calls, has a side effect."""
-    spec = OPS.get(instr.opcode)
-    return (spec is not None and spec.effect) or (
-        instr.attrs.get("custom_call_has_side_effect") is True
-    )
+    return instr.opcode in _EFFECTS or instr.attrs.get("custom_call_has_side_effect") is True
 
 
 def with_effects(computations: Mapping[str, Computation]) -> frozenset[str]:

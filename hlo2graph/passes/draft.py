@@ -198,7 +198,7 @@ class Draft:
             late[before] = late.get(after, after)
         reader = self._instructions[name]
         operands = tuple(late.get(o, o) for o in reader.operands)
-        self._instructions[name] = replace(reader, operands=operands)
+        self._instructions[name] = reader.reading(operands)
 
     def _use(self, instr: Instruction) -> None:
         for operand in instr.operands:

@@ -75,7 +75,7 @@ class _Inliner:
     def run(self) -> Computation:
         """Return the computation without the calls that can go."""
         for instr in self._computation.instructions:
-            here = _reading(instr, self._names)
+            here = _reading(instr, self._names, instr.name)
             if instr.opcode == "call" and self._can_go(here):
                 self._names[instr.name] = self._inlined(here)
             else:
@@ -109,7 +109,7 @@ class _Inliner:
                 names[instr.name] = self._laid_out(call, given, instr.shape)
             else:
                 names[instr.name] = name = self._fresh(instr.name)
-                self._add(replace(_reading(instr, names), name=name))
+                self._add(_reading(instr, names, name))
         return self._laid_out(call, names[called.root], call.shape)
 
     def _laid_out(self, call: Instruction, name: str, shape: AnyShape) -> str:
@@ -135,14 +135,13 @@ def _held(computation: Computation) -> set[str]:
     }
 
 
-def _reading(instr: Instruction, names: Mapping[str, str]) -> Instruction:
-    """Return the instruction with what it mentions renamed."""
+def _reading(instr: Instruction, names: Mapping[str, str], name: str) -> Instruction:
+    """Return the instruction under `name`, what it mentions renamed."""
     before = controls(instr)
-    if not any(n in names for n in (*instr.operands, *before)):
+    if name == instr.name and not any(n in names for n in (*instr.operands, *before)):
         return instr
-    operands = tuple(names.get(o, o) for o in instr.operands)
+    made = instr.reading(tuple([names.get(o, o) for o in instr.operands]), name)
     if not before:
-        return replace(instr, operands=operands)
+        return made
     renamed = tuple(names.get(c, c) for c in before)
-    attrs = {**instr.attrs, "control-predecessors": renamed}
-    return replace(instr, operands=operands, attrs=attrs)
+    return replace(made, attrs={**instr.attrs, "control-predecessors": renamed})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hlo2graph.hlo import Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.ops import OPS
@@ -170,7 +170,7 @@ def with_operands(instr: Instruction, names: dict[str, str]) -> Instruction:
     """Return `instr` with operands renamed."""
     if not any(o in names for o in instr.operands):
         return instr
-    return replace(instr, operands=tuple(names.get(o, o) for o in instr.operands))
+    return instr.reading(tuple([names.get(o, o) for o in instr.operands]))
 
 
 def _why_barred(body: Body, instr: Instruction) -> str | None:

@@ -13,6 +13,8 @@ from hlo2graph.passes.fusion.body import VIEWS, Body
 from hlo2graph.passes.fusion.cost import GRAIN, Cost
 from hlo2graph.passes.fusion.facts import IN_PLACE, Facts, facts_of
 
+_FOLDS = (Rows, Columns)
+
 
 class Table(dict[str, Facts]):
     """The facts of a body's instructions, each found when first asked for."""
@@ -119,7 +121,7 @@ class Sheet:
         """Return what the kernel takes."""
         arrays = len(self.inputs) + len(self.results)
         counts = self.instructions, arrays, self.written
-        folds = isinstance(self.region, Rows | Columns)
+        folds = isinstance(self.region, _FOLDS)
         return Cost(
             self.bytes, self.work, self.again, *counts, self.in_place, folds, self._copied()
         )
@@ -144,7 +146,7 @@ class Sheet:
     def _ask(self, name: str, facts: Facts, elements: int, places: int) -> None:
         """Note what `name` needs of its operands."""
         # A fold's form has each value of a row at hand, for the folds and for what follows.
-        folds = isinstance(self.region, Rows | Columns)
+        folds = isinstance(self.region, _FOLDS)
         at_hand = (facts.is_fold and folds) or (name in self.behind and not facts.is_fold)
         feeds = name in self.fed or (facts.is_fold and isinstance(self.region, Own))
         turns = facts.turns or name in self.turned
@@ -177,7 +179,7 @@ class Sheet:
     def _read(self, name: str) -> int:
         facts = self.table[name]
         share = min(self.needed(name)[0], facts.elements) / max(1, facts.elements)
-        across = name in self.turned and isinstance(self.region, Rows | Columns)
+        across = name in self.turned and isinstance(self.region, _FOLDS)
         return int(facts.read * share) * (GRAIN if across else 1)
 
     def _written(self, name: str) -> int:
@@ -219,7 +221,7 @@ def _computed_once(table: Table, order: Iterable[str], region: Region | None) ->
     """
     if region is None or isinstance(region, Loop):
         return frozenset()
-    if not isinstance(region, Rows | Columns):
+    if not isinstance(region, _FOLDS):
         return frozenset(name for name in _waiting(table, order) if table[name].is_fold)
     folds = frozenset(region.reduces)  # shorter ones a thread does alone, each time
     waiting = _waiting(table, order, folds)
