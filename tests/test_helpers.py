@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hlo2graph.backends.cuda import compiler
+from hlo2graph.backends.cuda import cache, compiler
 from hlo2graph.backends.cuda.helpers import Helper, Helpers
 from hlo2graph.backends.cuda.nvrtc import Nvrtc, Refused
 
@@ -115,3 +115,14 @@ def test_end_with_the_process(library):
     assert done.stderr == ""
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)
+
+
+def test_none_is_started_where_all_is_kept(library, tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    unit = 'extern "C" __global__ void k(int* r0) { r0[0] = 1; }'
+    for is_kept in (False, True):
+        monkeypatch.setattr(compiler, "HELPERS", helpers := Helpers())
+        (found,) = compiler.compile_units([unit], "sm_90")
+        assert (found.cached, len(helpers)) == (is_kept, not is_kept)
+        helpers.end()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hlo2graph.backends.cuda.cache import entry, load, store
-from hlo2graph.backends.cuda.helpers import HELPERS
+from hlo2graph.backends.cuda.helpers import HELPERS, most_helpers
 from hlo2graph.backends.cuda.nvrtc import Nvrtc, Refused
 from hlo2graph.backends.cuda.prelude import headers, headers_for
 from hlo2graph.backends.cuda.source import HEADER
@@ -45,12 +45,11 @@ def start_helpers() -> None:
 
 
 def compile_units(units: Iterable[str], arch: str) -> list[Compiled]:
-    """Compile translation units for `arch` (sm_NN), as many at once as there are processors.
+    """Compile translation units for `arch` (sm_NN), as many at once as processors allow.
 
     Each is begun as soon as it is there, while those behind it are still written.
     """
-    start_helpers()
-    pool = ThreadPoolExecutor(len(HELPERS) + 1)
+    pool = ThreadPoolExecutor(most_helpers() + 1)
     try:
         begun = [pool.submit(compile_cubin, text, arch) for text in units]
         return [unit.result() for unit in begun]
@@ -67,6 +66,7 @@ def compile_cubin(text: str, arch: str) -> Compiled:
     path = entry("cubin", arch, nvrtc_version(), *OPTIONS, _headers_digest(), text)
     if (kept := load(path)) is not None:
         return Compiled(kept, cached=True)
+    start_helpers()
     cubin = _compile(text, arch, "CUBIN")
     store(path, cubin)
     return Compiled(cubin, cached=False)

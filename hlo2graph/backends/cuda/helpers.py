@@ -13,12 +13,18 @@ from collections import deque
 from contextlib import suppress
 from multiprocessing.spawn import get_executable
 from subprocess import DEVNULL, PIPE, Popen
+from threading import Lock
 from typing import TypeAlias
 
 from hlo2graph.backends.cuda import nvrtc
 
 MOST = 8
 Asked: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], str]  # Nvrtc.compile's
+
+
+def most_helpers() -> int:
+    """Return how many there can be: one for each other processor, up to MOST."""
+    return min(MOST, (os.cpu_count() or 1) - 1) if os.name == "posix" else 0
 
 
 class Helper:
@@ -74,15 +80,14 @@ class Helpers:
         """Start none yet."""
         self._idle: deque[Helper] = deque()
         self._all: list[Helper] = []
+        self._starting = Lock()
 
     def start(self, library: str) -> None:
-        """Have as many as there are other processors, up to MOST."""
-        if os.name != "posix":
-            return
-        for helper in [h for h in self._all if not h.is_there]:
-            self._drop(helper)
-        with suppress(OSError):
-            while len(self._all) < min(MOST, (os.cpu_count() or 1) - 1):
+        """Have as many as there can be, but for those that cannot be started."""
+        with self._starting, suppress(OSError):
+            for helper in [h for h in self._all if not h.is_there]:
+                self._drop(helper)
+            while len(self._all) < most_helpers():
                 self._all.append(Helper(library))
                 self._idle.append(self._all[-1])
 
@@ -118,6 +123,7 @@ class Helpers:
             helper.leave()
         self._all.clear()
         self._idle.clear()
+        self._starting = Lock()
 
     def _drop(self, helper: Helper) -> None:
         with suppress(ValueError):
