@@ -14,10 +14,14 @@ _VIEWS = frozenset({"copy", "reshape", "transpose"})
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """Reduces: `total` sums exponentials of what `largest` folds, less what that found."""
+    """Reduces: `total` sums exponentials of what `largest` folds, less what that found.
+
+    Those exponentials are `grown`.
+    """
 
     largest: Instruction
     total: Instruction
+    grown: Instruction
 
 
 def softmax_of(
@@ -43,7 +47,21 @@ def softmax_of(
         and _is_scalar(computation[largest.operands[1]], -inf)
         and _is_scalar(computation[total.operands[1]], 0)
     )
-    return Softmax(largest, total) if is_softmax else None
+    return Softmax(largest, total, grown) if is_softmax else None
+
+
+def are_shares(computation: Computation, softmax: Softmax, name: str) -> bool:
+    """Tell whether weights are the exponentials divided by their sum, rounded or not."""
+    divided = computation[name]
+    while divided.opcode in ("convert", *_VIEWS):
+        divided = computation[divided.operands[0]]
+    if divided.opcode != "divide" or not _is_f32(divided):
+        return False
+    grown, total = divided.operands
+    whole = computation[total]
+    while whole.opcode in ("broadcast", *_VIEWS):
+        whole = computation[whole.operands[0]]
+    return _behind(computation, grown) is softmax.grown and whole is softmax.total
 
 
 def _behind(computation: Computation, name: str) -> Instruction:

@@ -41,7 +41,7 @@ from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import integers, written
 from hlo2graph.ops.region import Attention
 from hlo2graph.ops.region_attention import FEW_ROWS, MOST_KEYS, MOST_LONG_STEPS
-from hlo2graph.ops.region_softmax import Softmax, softmax_of
+from hlo2graph.ops.region_softmax import Softmax, are_shares, softmax_of
 
 WARPS = 4  # of a block
 MANY = 8  # warps of a multiprocessor, from which on it needs no others to share their keys
@@ -101,6 +101,10 @@ class _Product(TensorWriter):
         with self.emit.block(""):
             self.multiply(part, self._steps_from(part, self._first_step(chunk)), held)
 
+    def scale(self, factors: str) -> None:
+        """Write how each row's sums are multiplied by its factor."""
+        self.each_sum(f"total[i][j][n] = hlo::multiply(total[i][j][n], {factors}[2 * i + n / 2]);")
+
 
 class _Writer:
     def __init__(self, form: Form, region: Attention) -> None:
@@ -143,17 +147,17 @@ class _Writer:
         self.queries = [self._query(top, k) for k in range(self.own)]
         self.scores.begin(self.batch, top)
         held = self.scores.held_rows()
-        stages = self.region.rows.stages
-        softmax = softmax_of(self.form.computation, self.form.computations, stages)
-        if softmax:
-            self._fold_softmax(softmax, held)
-        else:
-            for stage in stages:
-                self._fold(self.fold.reduces(stage), held)
         values.begin(batch, top)
         count = f"[{values.columns.tiles}][1][{values.columns.tile // COLUMNS}][4]"
         emit.line(f"float sums{count} = {{}};")
-        self._sum(held)
+        stages, form = self.region.rows.stages, self.form
+        softmax = softmax_of(form.computation, form.computations, stages)
+        if softmax and are_shares(form.computation, softmax, self.weights.name):
+            self._sum_at_once(softmax, held)
+        else:
+            for stage in stages:
+                self._fold(self.fold.reduces(stage), held)
+            self._sum(held)
         for tile in range(values.columns.tiles):
             self._store(batch, top, tile)
 
@@ -230,19 +234,6 @@ class _Writer:
             for row, own in enumerate(fold.partial[reduce.name]):
                 fold.settle(reduce, own, self._row(row))
 
-    def _fold_softmax(self, softmax: Softmax, held: Sequence[Held]) -> None:
-        """Write the same of a softmax, whose folds need one look at the keys."""
-        online = OnlineSoftmax(self.emit, self.fold, softmax)
-        with self._chunks():
-            found = self._score(held)
-            tests = [inside for _, inside in found]
-            for row in range(self.own):
-                values = [self.fold.values(softmax.largest, places[row])[0] for places, _ in found]
-                online.add(row, values, tests)
-        for row, (largest, total) in enumerate(online.end(TEAM)):
-            self.fold.settle(softmax.largest, [largest], self._row(row))
-            self.fold.settle(softmax.total, [total], self._row(row))
-
     def _fold_on(
         self, reduce: Instruction, values: Sequence[Sequence[Values]], tests: Sequence[Expr | None]
     ) -> None:
@@ -270,6 +261,33 @@ class _Writer:
 
     # ---- values ---------------------------------------------------------------------------
 
+    def _sum_at_once(self, softmax: Softmax, held: Sequence[Held]) -> None:
+        """Write how a warp sums values by a softmax's weights, in one look at the keys.
+
+        They are divided by the sum of the weights in the end, not each weight before.
+        """
+        emit, values = self.emit, self.values
+        online = OnlineSoftmax(emit, self.fold, softmax)
+        with self._chunks():
+            emit.line(f"hlo::u32 kept[{self.own}][{values.registers}];")
+            emit.line(f"float scale[{self.own}];")
+            with emit.block(""):
+                found = self._score(held)
+                tests = [inside for _, inside in found]
+                for row in range(self.own):
+                    read = [self.fold.values(softmax.largest, p[row])[0] for p, _ in found]
+                    scale, grown = online.add(row, read, tests, TEAM)
+                    emit.line(f"scale[{row}] = {scale};")
+                    self._pack(row, grown)
+            self._add_values("scale")
+        emit.line(f"float share[{self.own}];")
+        for row, (_, total) in enumerate(online.end(TEAM)):
+            emit.line(f"share[{row}] = __frcp_rn({total});")
+        for tile in range(values.columns.tiles):
+            with emit.block(""):
+                emit.line(f"auto& total = sums[{tile}];")
+                values.scale("share")
+
     def _sum(self, held: Sequence[Held]) -> None:
         """Write how a warp sums values by their weights."""
         emit, values = self.emit, self.values
@@ -277,26 +295,37 @@ class _Writer:
             emit.line(f"hlo::u32 kept[{self.own}][{values.registers}];")
             with emit.block(""):
                 self._keep(self._score(held))
-            for tile in range(values.columns.tiles):
-                with emit.block(""):
-                    emit.line(f"auto& total = sums[{tile}];")
-                    rows = Held(values.parts[0].rows, ("kept",))
-                    values.add(str(tile * values.columns.tile), "chunk", rows)
+            self._add_values()
+
+    def _add_values(self, scale: str = "") -> None:
+        """Write how a chunk's weights and values are added to the sums, first multiplied."""
+        values = self.values
+        for tile in range(values.columns.tiles):
+            with self.emit.block(""):
+                self.emit.line(f"auto& total = sums[{tile}];")
+                if scale:
+                    values.scale(scale)
+                rows = Held(values.parts[0].rows, ("kept",))
+                values.add(str(tile * values.columns.tile), "chunk", rows)
 
     def _keep(self, found: Sequence[tuple[Sequence[Place], Expr | None]]) -> None:
-        """Write the weights of a chunk as tensor cores take them; 0 where there is no key."""
-        emit, dtype = self.emit, written(self.weights).dtype
-        start = len(emit.lines)
+        """Write the weights of a chunk; they are 0 where there is no key."""
+        start = len(self.emit.lines)
         made = [[self.fold.at(self.weights.name, 0, p) for p in places] for places, _ in found]
-        divide_together(emit, start)
+        divide_together(self.emit, start)
         for row in range(self.own):
             kept = [
                 f"({inside} ? {of_key[row]} : 0.0f)" if inside else of_key[row]
                 for of_key, (_, inside) in zip(made, found, strict=True)
             ]
-            for register in range(self.values.registers):
-                pair = ", ".join(kept[2 * register : 2 * register + 2])
-                emit.line(f"kept[{row}][{register}] = hlo::pair_bits<hlo::{dtype}>({pair});")
+            self._pack(row, kept)
+
+    def _pack(self, row: int, kept: Sequence[Expr]) -> None:
+        """Write a row's weights as tensor cores take them."""
+        dtype = written(self.weights).dtype
+        for register in range(self.values.registers):
+            pair = ", ".join(kept[2 * register : 2 * register + 2])
+            self.emit.line(f"kept[{row}][{register}] = hlo::pair_bits<hlo::{dtype}>({pair});")
 
     def _store(self, batch: Index, top: Expr, tile: int) -> None:
         """Write how a thread stores its results of a tile of the values."""

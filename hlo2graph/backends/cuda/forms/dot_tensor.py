@@ -185,15 +185,15 @@ class TensorWriter(TileWriter):
 
     def share(self, place: Callable[[Expr, Expr], Expr]) -> None:
         """Write each product's sums to their rows and columns."""
-        counts = (
-            ("i", self.rows.tile // ROWS),
-            ("j", self.width // COLUMNS),
-            ("n", 4),
-        )
-        self._loops(counts)
         row = f"group * {self.each[0]} + 2 * i + n / 2"
         column = f"(2 * member + n % 2) * {self.each[1]} + j"
-        self.emit.line(f"  {place(row, column)} = total[i][j][n];")
+        self.each_sum(f"{place(row, column)} = total[i][j][n];")
+
+    def each_sum(self, statement: str) -> None:
+        """Write a statement for each of a thread's sums, `total[i][j][n]`."""
+        counts = (("i", self.rows.tile // ROWS), ("j", self.width // COLUMNS), ("n", 4))
+        self._loops(counts)
+        self.emit.line(f"  {statement}")
 
     def _loops(self, counts: Sequence[tuple[str, int]]) -> None:
         for name, count in counts:

@@ -30,8 +30,18 @@ class OnlineSoftmax:
             for _ in range(fold.width)
         ]
 
-    def add(self, row: int, values: Sequence[Expr], tests: Sequence[Expr | None]) -> None:
-        """Write how more values of a row are folded: those whose test, if they have one, holds."""
+    def add(
+        self,
+        row: int,
+        values: Sequence[Expr],
+        tests: Sequence[Expr | None],
+        team: Team | None = None,
+    ) -> tuple[Expr, list[Expr]]:
+        """Write how more values of a row are folded: those whose test, if they have one, holds.
+
+        Return what was multiplied by, and the exponentials. With a team, its threads look at all
+        values beside the same.
+        """
         emit, (most, total) = self.emit, self.found[row]
         kept = [
             emit.bind(self.dtype, f"{test} ? {value} : {self.least}") if test else value
@@ -39,10 +49,14 @@ class OnlineSoftmax:
         ]
         before = emit.bind(self.dtype, most)
         self.fold.fold(self.largest, [most], self.fold.folded(self.largest, [(v,) for v in kept]))
+        if team:
+            team.combine(emit, [self.fold.part(self.largest, [most])], all_threads=True)
         beside = self._beside(most)
-        grown = [(self._exponential(value, beside),) for value in kept]
-        [more] = self.fold.folded(self.total, grown)
-        emit.line(f"{total} = hlo::add({self._scaled(total, before, beside)}, {more});")
+        grown = [self._exponential(value, beside) for value in kept]
+        [more] = self.fold.folded(self.total, [(g,) for g in grown])
+        scale = self._exponential(before, beside)
+        emit.line(f"{total} = hlo::add(hlo::multiply({total}, {scale}), {more});")
+        return scale, grown
 
     def end(self, team: Team) -> list[tuple[Expr, Expr]]:
         """Write how threads fold what each has; return each row's largest value and its sum."""
@@ -51,7 +65,8 @@ class OnlineSoftmax:
         parts = [fold.part(self.largest, [most]) for most, _ in self.found]
         team.combine(emit, parts, all_threads=True)
         for before, (most, total) in zip(own, self.found, strict=True):
-            emit.line(f"{total} = {self._scaled(total, before, self._beside(most))};")
+            scale = self._exponential(before, self._beside(most))
+            emit.line(f"{total} = hlo::multiply({total}, {scale});")
         parts = [fold.part(self.total, [total]) for _, total in self.found]
         team.combine(emit, parts, all_threads=True)
         for most, total in self.found:
@@ -62,8 +77,7 @@ class OnlineSoftmax:
     def _beside(self, most: Expr) -> Expr:
         return self.emit.bind(self.dtype, f"{most} == {self.least} ? 0.0f : {most}")
 
-    def _scaled(self, total: Expr, before: Expr, beside: Expr) -> Expr:
-        return f"hlo::multiply({total}, {self._exponential(before, beside)})"
-
     def _exponential(self, value: Expr, beside: Expr) -> Expr:
-        return self.emit.bind(self.dtype, f"hlo::exponential(hlo::subtract({value}, {beside}))")
+        return self.emit.bind(
+            self.dtype, f"hlo::near_exponential(hlo::subtract({value}, {beside}))"
+        )

@@ -32,6 +32,14 @@ HLO_FUNCTION(tan, tanf, tan)
 HLO_FUNCTION(tanh, tanhf, tanh)
 #undef HLO_FUNCTION
 
+// For what is rounded to 16 bits or less: within 2 + |x| units of a float's last bit.
+__device__ inline f32 near_exponential(f32 x) {
+#ifdef __CUDA_ARCH__
+  return __expf(x);
+#else
+  return ::expf(x);
+#endif
+}
 template <HLO_REAL(T)> __device__ inline bool is_finite(T x) { return abs(x) < infinity_like(x); }
 template <HLO_REAL(T)> __device__ inline T rsqrt(T x) { return (T)1 / sqrt(x); }
 template <HLO_REAL(T)> __device__ inline T logistic(T x) {
