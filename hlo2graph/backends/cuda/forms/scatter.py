@@ -131,27 +131,29 @@ class _Slabs:
     def _find_starts(self, updates: int) -> None:
         """Find the updates that meet the slab: how many, where they start, and their numbers."""
         emit, index = self.emit, self.emit.index_type
-        emit.line(f"{index} mine[{self.at_once}];")
-        emit.line(f"const {index} own = first + threadIdx.x * {self.at_once};")
-        emit.line("int chosen = 0, count;")
-        every = f"for (int k = 0; k < {self.at_once}; ++k)"
+        each = self.at_once
+        emit.line(f"{index} mine[{each}];")
+        warp = f"threadIdx.x / 32 * {32 * each} + threadIdx.x % 32"
+        emit.line(f"const {index} own = first + {warp};")
+        emit.line("hlo::u32 chosen = 0;")
         emit.line("#pragma unroll")
-        with emit.block(every):
-            emit.line("mine[k] = -1;")
-            with emit.block(f"if (own + k < {updates})"):
-                number = emit.integer("own + k")
-                tests, start = self.of.place_of(list(emit.split(number, self.of.batch)))
-                extent = self.of.extent()
-                span = sum((extent[d] - 1) * self.of.strides[d] for d in extent)
-                with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                    emit.line(f"const {index} place = {start};")
-                    meets = f"place < high && place + {span} >= low"
-                    emit.line(f"if ({meets}) mine[k] = place, ++chosen;")
-        emit.line(f"int rank = hlo::rank_of_chosen<{THREADS}>(chosen, count);")
+        with emit.block(f"for (int k = 0; k < {each}; ++k)"):
+            # No branch is between one position and the next, so that all are read together.
+            wanted = emit.integer("own + k * 32")
+            number = emit.integer(f"{wanted} < {updates} ? {wanted} : {updates - 1}")
+            tests, start = self.of.place_of(list(emit.split(number, self.of.batch)))
+            extent = self.of.extent()
+            span = sum((extent[d] - 1) * self.of.strides[d] for d in extent)
+            emit.line(f"const bool is_inside = {' && '.join([*tests, f'{wanted} < {updates}'])};")
+            emit.line(f"mine[k] = is_inside ? {start} : 0;")
+            meets = f"is_inside && mine[k] < high && mine[k] + {span} >= low"
+            emit.line(f"chosen |= ({meets} ? 1u : 0u) << k;")
+        emit.line(f"int rank[{each}], count;")
+        emit.line(f"hlo::rank_chosen<{THREADS}>(chosen, rank, count);")
         emit.line("#pragma unroll")
-        with emit.block(every), emit.block("if (mine[k] >= 0)"):
-            emit.line("starts[rank] = mine[k];")
-            emit.line("numbers[rank++] = own + k;")
+        with emit.block(f"for (int k = 0; k < {each}; ++k)"), emit.block("if (chosen >> k & 1)"):
+            emit.line("starts[rank[k]] = mine[k];")
+            emit.line("numbers[rank[k]] = own + k * 32;")
         emit.line("__syncthreads();")
 
     # ---- the slab in registers ------------------------------------------------------------------

@@ -51,25 +51,31 @@ template <class T> __device__ inline T shuffle_from(T x, int lane) {
   return by_words(x, [=](u32 word) { return __shfl_sync(0xffffffffu, word, lane); });
 }
 
-// How many the threads before this one in the block have chosen; `count` becomes that of all.
-template <int Threads> __device__ inline int rank_of_chosen(int chosen, int& count) {
+// A thread's elements are those of its warp, Each * 32 that follow each other, that are its lane's of
+// 32. How many before each of them are chosen, which bits of `chosen` tell; `count` becomes that of all.
+template <int Threads, int Each>
+__device__ inline void rank_chosen(u32 chosen, int (&rank)[Each], int& count) {
   __shared__ int warps[Threads / 32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int here = chosen;
-  for (int delta = 1; delta < 32; delta *= 2) {
-    const int other = shuffle_up(here, delta);
-    if (lane >= delta) here += other;
+  int here = 0;
+#pragma unroll
+  for (int k = 0; k < Each; ++k) {
+    const u32 those = __ballot_sync(0xffffffffu, chosen >> k & 1);
+    rank[k] = here + __popc(those & ((1u << lane) - 1));
+    here += __popc(those);
   }
   __syncthreads();
-  if (lane == 31) warps[warp] = here;
+  if (lane == 0) warps[warp] = here;
   __syncthreads();
   int before = 0;
   count = 0;
+#pragma unroll
   for (int w = 0; w < Threads / 32; ++w) {
     if (w == warp) before = count;
     count += warps[w];
   }
-  return before + here - chosen;
+#pragma unroll
+  for (int k = 0; k < Each; ++k) rank[k] += before;
 }
 
 // The sum over all threads of a block, in a fixed order; each of them gets it.
