@@ -320,6 +320,15 @@ def test_a_size_that_nothing_bounds_is_legal_and_cannot_be_planned() -> None:
             hlo2graph.plan(module, target=target)
 
 
+def test_an_array_and_a_buffer_of_it_share_bytes() -> None:
+    alias = "output_to_operand_aliasing={{}: (0, {})}"
+    pinned = f'b(f32[%d]) custom-call(x), custom_call_target="Pin", {alias}'
+    text = f"ENTRY e {{ x = f32[4] parameter(0)  ROOT r = {pinned} }}"
+    verify(parse(text % 4))
+    with pytest.raises(VerifyError, match=r"aliases f32\[4\] with b\(f32\[5\]\)"):
+        verify(parse(text % 5))
+
+
 def test_marks_of_what_is_spread_over_devices_change_shapes() -> None:
     call = 'f32[2] custom-call(x), custom_call_target="SPMDFullToShardShape", sharding={manual}'
     text = text_of(call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from hlo2graph.errors import VerifyError
@@ -42,11 +43,16 @@ def _check_aliases(instr: Instruction, operands: Sequence[AnyShape]) -> None:
             _refuse(instr, f"aliases operand {number}, but has {len(operands)}")
         target = _part(instr, instr.shape, output, "its result")
         source = _part(instr, operands[int(number)], inner, f"operand {number}")
-        if not target.compatible(source):
+        if not _as_array(target).compatible(_as_array(source)):
             _refuse(
                 instr,
                 f"aliases {source.without_layout_text()} with {target.without_layout_text()}",
             )
+
+
+def _as_array(shape: AnyShape) -> AnyShape:
+    """Return what a buffer holds: arrays are pinned to buffers, and taken out of them again."""
+    return replace(shape, is_buffer=False) if isinstance(shape, Shape) else shape
 
 
 def _part(instr: Instruction, shape: AnyShape, index: str, what: str) -> AnyShape:
