@@ -195,9 +195,12 @@ class InstructionReader:
         return tuple(names)
 
     def _is_no_operand(self, token: Token) -> bool:
-        """Return whether a shape or an opcode stands alone, which XLA steps over without a word."""
-        has_percent = self._context.source.text[token.start - 1] == "%"
-        return token.type == "SHAPE" or (token.text in OPS and not has_percent)
+        """Tell whether a shape, a type or an opcode stands alone: XLA steps over it silently."""
+        if token.type == "SHAPE":
+            return True
+        text = self._context.source.text
+        is_type = token.text in DTYPES and token.typed is None and text[token.end] != ":"
+        return (token.text in OPS or is_type) and text[token.start - 1] != "%"
 
     def _unknown(self, operand: Token, scope: Scope) -> str:
         """Return what an operand is that nothing defines; raise if that is nothing.

@@ -47,7 +47,7 @@ _IOTA = rf"\[[^\[\]]*+\]{W}<={W}\[[^\[\]]*+\](?>{W}T\([^()]*+\))?+"
 _MESH = rf"mesh\[[^\[\]]*+\](?>{W},{W}device_ids=\((?>[^()]++|\([^()]*+\))*+\))?+{W},?+{W}{_FLAT}"
 _SHAPE = rf"{_ARRAY}(?![\[({{\"'<])"
 _NUMBER = r"-?\d++(?=[%A-DF-Zac-dg-wyz]|x(?!\d))"  # a name may follow it at once
-_VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_NUMBER}|{_MIXED})"
+_VALUE = rf"(?>{_BRACES}|{_STRING}|{_IOTA}|{_MESH}|{_SHAPE}|{_NUMBER}|%{ID}|{_MIXED})"
 _ATTRIBUTE = rf",{W}(?P<ATTRIBUTE>(?!literal=){ID}={W}{_VALUE})|,{W}(?P<_LONG>{ID}={W})"
 _CALLING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATION)
 _LISTING = "|".join(name for name, kind in KINDS.items() if kind is AttrKind.COMPUTATIONS)
@@ -71,7 +71,7 @@ _WITHIN = re.compile(
     rf"%?(?P<RESULT>{ID}):?+{W}="
     rf"|(?P<ROOT>ROOT)(?![\w.\-])"
     rf"|(?:(?P<typed>{ARRAY}){W})?+(?:(?P<OPCODE>(?!b{W}\({W}[a-z]\w*+{W}\[){ID}){W}\("
-    rf"|%?(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+):?+(?!{W}[(\[]))"
+    rf"|(?P<_MARK>%)?+(?P<OPERAND>{ID}(?>\#\d{{1,9}})?+)(?(_MARK)|:?+)(?!{W}[(\[]))"
     rf"|(?P<SHAPE>{ARRAY})"
     rf"|,{W}(?P<NESTED>(?>{_CALLING})={W})\{{(?={W}(?>ROOT\b|%?{ID}{W}=))"
     rf"|,{W}(?P<LISTED>(?>{_LISTING})={W})\{{(?={W}(?>%?{ID}{W},{W})*+\{{)"
@@ -84,7 +84,7 @@ _WITHIN = re.compile(
     rf")",
     re.DOTALL | re.ASCII,
 )
-_OPERAND = re.compile(rf"{W}%?({ID})(?!{W}[(\[])", re.DOTALL | re.ASCII)
+_OPERAND = re.compile(rf"{W}(%)?+({ID})(?(1)|:?+)(?!{W}[(\[])", re.DOTALL | re.ASCII)
 _ARROW = re.compile(rf"{W}->{W}(?:{ARRAY}|(?P<tuple>\())", re.DOTALL | re.ASCII)
 _INSTRUCTION = re.compile(rf"{W}(?>ROOT(?![\w.\-])|%?{ID}:?+{W}=|{ARRAY}|\()", re.DOTALL | re.ASCII)
 _LONE_SHAPE = re.compile(_ARRAY, re.DOTALL | re.ASCII)
@@ -161,7 +161,7 @@ def _cut_tuple(text: str, start: int, _: int, end: int) -> tuple[Token, int]:
     behind = closing(text, start, end)
     shape = text[start:behind]
     if operand := _OPERAND.match(text, behind, end):
-        return Token("OPERAND", operand[1], operand.start(1), shape), operand.end()
+        return Token("OPERAND", operand[2], operand.start(2), shape), operand.end()
     return Token("SHAPE", shape, start), behind
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeGuard
 
-from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Kind, Shape, TupleShape
+from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Instruction, Kind, Shape, TupleShape
 
 _NO_DATA = (Kind.TOKEN, Kind.OPAQUE)
 _Rule: TypeAlias = Callable[[Instruction, Sequence[AnyShape]], str | None]
@@ -31,7 +31,7 @@ def _reshape(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
     (shape,), result = operands, instr.shape
     if not (_has_data(shape) and _has_data(result)):
         return f"reshape takes and gives arrays, got {_shown(shape)} and {_shown(result)}"
-    if result.elements != shape.elements:
+    if UNBOUNDED not in (*shape.dims, *result.dims) and result.elements != shape.elements:
         given, wanted = f"{shape.elements} elements of {_shown(shape)}", result.elements
         return f"reshape: cannot turn the {given} into the {wanted} of {_shown(result)}"
     return None

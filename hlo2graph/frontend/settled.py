@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from hlo2graph.hlo import DTYPES, AnyShape, Instruction, Kind, Shape, TupleShape
+from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Instruction, Kind, Shape, TupleShape
 
 _Settle: TypeAlias = Callable[[AnyShape, Sequence[AnyShape]], AnyShape]
 _TOKEN, _U32 = Shape(DTYPES["token"]), Shape(DTYPES["u32"])
@@ -88,7 +88,9 @@ def implied_shape(instr: Instruction, operands: Sequence[AnyShape]) -> AnyShape 
 def _broadcast(sizes: object, shape: Shape) -> Shape | None:
     """Put dimensions of these sizes in front: so XLA takes the attribute, where no shape is."""
     assert isinstance(sizes, tuple)
-    if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE) or any(size < 0 for size in sizes):
+    if shape.dtype.kind in (Kind.TOKEN, Kind.OPAQUE):
+        return None
+    if UNBOUNDED in shape.dims or any(size < 0 for size in sizes):
         return None
     dynamic = tuple(len(sizes) + dim for dim in shape.dynamic)
     return Shape(shape.dtype, (*sizes, *shape.dims), None, dynamic)

@@ -6,6 +6,7 @@ import difflib
 import re
 from dataclasses import replace
 
+from hlo2graph.frontend.cursor import int64
 from hlo2graph.frontend.scan import Fault, blank_comments, shown, skip_blank
 from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyShape, Kind, Layout, Shape, TupleShape
 
@@ -56,7 +57,7 @@ _SUFFIX = re.compile(
     re.ASCII,
 )
 _BLANKS = " \t\r\n"
-_ORDER = re.compile(r"-?\d{1,19}", re.ASCII)
+_INTEGER = re.compile(r"-?\d+", re.ASCII)
 _DIM = re.compile(r"\s*+(?:(?P<bound><=)?\s*+(?P<size>\d++|-0++)|(?P<unbounded>\?))\s*+", re.ASCII)
 
 
@@ -234,18 +235,20 @@ def _layout(found: re.Match[str], rank: int) -> Layout | None:
         return None
     order, _, suffix = text.partition(":")
     parts = [part.strip(_BLANKS) for part in order.split(",")] if order.strip(_BLANKS) else []
-    if not all(_ORDER.fullmatch(part) for part in parts):
+    if not all(_INTEGER.fullmatch(part) for part in parts):
         raise Fault(
             f"expected dimension numbers in the layout, found {shown(order)}", *found.span()
         )
-    numbers = tuple(int(part) for part in parts)
+    start = found.start("layout")
+    integers = [int64(i.group(), start + i.start()) for i in _INTEGER.finditer(text)]
+    numbers = tuple(integers[: len(parts)])
     if len(numbers) != rank:
         raise Fault(
             f"the layout {{{order}}} is no order of the {rank} dimensions",
-            found.start("layout") - 1,
+            start - 1,
             found.end("layout") + 1,
         )
     if not _SUFFIX.fullmatch(suffix):
-        at = found.start("layout") + len(order) + 1
+        at = start + len(order) + 1
         raise Fault("expected tiles such as T(8,128), S(1) or E(4)", at, at + max(1, len(suffix)))
     return Layout(numbers, suffix.strip()) if rank or suffix.strip() else None

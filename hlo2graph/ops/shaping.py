@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hlo2graph.hlo import AnyShape, Instruction, PaddingDim, Shape, SliceDim
+from hlo2graph.hlo import UNBOUNDED, AnyShape, Instruction, PaddingDim, Shape, SliceDim
 from hlo2graph.ops import device_shaping as device
 from hlo2graph.ops.conversion import converted
 from hlo2graph.ops.expect import (
@@ -54,7 +54,7 @@ def _broadcast(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) 
 
 def _infer_reshape(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:
     shape, target = as_array(instr, operands[0]), written(instr)
-    if shape.elements != target.elements:
+    if UNBOUNDED not in (*shape.dims, *target.dims) and shape.elements != target.elements:
         refuse(
             instr,
             f"cannot turn the {shape.elements} elements of {shape.without_layout_text()} into the"
