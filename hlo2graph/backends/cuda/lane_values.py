@@ -16,13 +16,15 @@ NAME = re.compile(r"\b[A-Za-z_]\w*\b")
 class LaneValue:
     """Lane k holds the first lane's value plus `step * k`; `multiple` divides the first lane's.
 
-    Where `signed`, values may be negative, and divisions round to both sides.
+    Where `signed`, values may be negative, and divisions round to both sides. `column` is what the
+    value has more than the column of the first lane's element, in lanes that lie in one row.
     """
 
     step: int
     multiple: int = 1
     signed: bool = True
     constant: int | None = None
+    column: int | None = None
 
 
 SAME = LaneValue(0)
@@ -34,12 +36,14 @@ class LaneNames:
     Names not known here are the same in all lanes.
     """
 
-    def __init__(self, lanes: int, first: str, step: int = 1) -> None:
+    def __init__(self, lanes: int, first: str, step: int = 1, row: int = 0) -> None:
         """Begin with `first`, the number of the first lane's element; the others are steps on.
 
-        Where the step is 1, `first` is a multiple of `lanes`.
+        Where the step is 1, `first` is a multiple of `lanes`. All lanes are taken to lie in one
+        row of so many elements, if that is given, and on one side of the columns in `edges`.
         """
-        self.lanes = lanes
+        self.lanes, self._first, self._row = lanes, first, row
+        self.edges: set[int] = set()
         base = LaneValue(step, lanes if step == 1 else 1, signed=False)
         self._known: dict[str, LaneValue | None] = {first: base}
 
@@ -78,6 +82,15 @@ class LaneNames:
             return False
         return all(map(self._test_agrees, head[head.index("(") + 1 : -1].split(" && ")))
 
+    def in_row(self, name: str, sign: str, divisor: int | None) -> LaneValue | None:
+        """Return the row of the first element, or the column, where no lane lies in another row."""
+        if name != self._first or not self._row or not divisor or divisor % self._row:
+            return None
+        if sign == "/":
+            return LaneValue(0, 1, signed=False)
+        common = gcd(self.lanes, divisor)
+        return LaneValue(1, common, signed=False, column=0 if divisor == self._row else None)
+
     def _test_agrees(self, test: str) -> bool:
         """Tell whether a comparison agrees: lanes in step, on one side of a multiple of them."""
         if not self.differ(test):
@@ -87,6 +100,9 @@ class LaneNames:
         if compared is None or value is None:
             return False
         edge = int(compared[3]) + (compared[2] in ("<=", ">"))
+        if value.step == 1 and value.column is not None:
+            self.edges.add(edge - value.column)
+            return True
         in_step = value.step == 1 and value.multiple % self.lanes == 0
         return value.step == 0 or (in_step and edge % self.lanes == 0)
 
@@ -121,13 +137,16 @@ class _Parser:
         return found
 
     def _product(self) -> LaneValue | None:
+        name = self.token
         found = self._atom()
         while self.token in ("*", "/", "%"):
             sign, right = self._take(), self._atom()
             if sign == "*":
                 found = _multiplied(found, right)
             else:
-                found = _divided(found, sign, right, self._names.lanes)
+                in_row = self._names.in_row(name, sign, right.constant if right else None)
+                found = in_row or _divided(found, sign, right, self._names.lanes)
+            name = ""
         return found
 
     def _atom(self) -> LaneValue | None:
@@ -148,7 +167,10 @@ def _added(a: LaneValue | None, sign: str, b: LaneValue | None) -> LaneValue | N
     if a is None or b is None:
         return None
     step = a.step + b.step if sign == "+" else a.step - b.step
-    return LaneValue(step, gcd(a.multiple, b.multiple), a.signed or b.signed or sign == "-")
+    signed, column = a.signed or b.signed or sign == "-", None
+    if a.column is not None and b.constant is not None:
+        column = a.column + b.constant if sign == "+" else a.column - b.constant
+    return LaneValue(step, gcd(a.multiple, b.multiple), signed, column=column)
 
 
 def _multiplied(a: LaneValue | None, b: LaneValue | None) -> LaneValue | None:

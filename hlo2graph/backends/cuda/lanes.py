@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from hlo2graph.backends.cuda.lane_values import NAME, LaneNames
+from hlo2graph.backends.cuda.lane_values import NAME, LaneNames, LaneValue
 
 _DECLARATION = re.compile(
     r"(?:static )?(?P<const>const )?(?P<type>[\w:<>, ]*?[\w>]) (?P<name>\w+)(?:\[\w*\])? "
@@ -25,8 +25,13 @@ _STORE = re.compile(r"([rs]\d+)\[(.*?)\] = .*;$")
 _LOAD = re.compile(r"hlo::load\((p\d+)\[([^\]]*)\]\)")
 _NARROW_LOAD = re.compile(r"const float (\w+) = hlo::load\((p\d+\[[^\]]*\])\);$")
 _NARROW_STORE = re.compile(r"(r\d+)\[(.*?)\] = (hlo::Store<hlo::(?:bf16|f16|f8\w+|f4\w+)>.*);$")
+_READ = re.compile(
+    r"const (?P<kind>[\w:]+) (?P<name>\w+) = (?P<load>hlo::load\()?"
+    r"(?P<array>p\d+)\[(?P<place>[^\]]*)\]\)?;$"
+)
 _BRACKETED = re.compile(r"\[\((\w+ [-+] \d+)\)\]")
 _INTEGERS = ("int", "long long")
+LANE = "lane0"  # the number of a lane, in texts of its first
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,14 @@ _Node: TypeAlias = "str | _Block"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A load or store. It merges where one access serves all lanes."""
+    """A load or store. It merges where one access serves all lanes.
+
+    It is askew where lanes lie side by side from anywhere on: words that hold all serve them.
+    """
 
     array: str  # p0, r0, ..., or in shared memory
     merges: bool
+    is_askew: bool = False
 
 
 class _Line(NamedTuple):
@@ -71,24 +80,33 @@ class Lanes:
         step: int = 1,
         whole: str = "thread",
         mark: str = "_",
+        row: int = 0,
     ) -> None:
         """Take the lines for the element of number `first`.
 
         mark: what parts a name from its lane's number, for lines that have lanes already.
+        row: of how many elements a row has, in which all lanes are then taken to lie, and on one
+        side of the columns in `edges`; what they read side by side is read by whole words.
         """
         self.accesses: list[Access] = []
         self._count = count
         self._by_thread = re.compile(rf"\b{first} ([/%]) (\d+)\b")
-        self._step, self._whole, self._mark = step, whole, mark
+        self._step, self._whole, self._mark, self._row = step, whole, mark, row
         self._mutable: set[str] = set()  # variables that differ after some assignment
         self._margin = body[0][: -len(body[0].lstrip())]
         nodes = tuple(_parsed(iter([line.strip() for line in body])))
         known = -1
         while known != len(self._mutable):  # what a loop assigns differs from its start on
             known = len(self._mutable)
-            self._names = LaneNames(count, first, step)
+            self._names = LaneNames(count, first, step, row)
+            self._names[LANE] = LaneValue(1, count, signed=False)
             self.accesses.clear()
             self._found = list(self._several(nodes))
+
+    @property
+    def edges(self) -> set[int]:
+        """Columns that no two lanes may lie on different sides of."""
+        return self._names.edges
 
     @cached_property
     def lines(self) -> list[str]:
@@ -104,6 +122,9 @@ class Lanes:
 
     def _statement(self, text: str) -> Iterator[_Line]:
         self._note_accesses(text)
+        if self._row and (read := _READ.match(text)) and self._is_askew(read["place"]):
+            yield from self._words(read)
+            return
         if declared := _DECLARATION.match(text):
             yield from self._declaration(text, declared)
             return
@@ -175,6 +196,18 @@ class Lanes:
             return f"const auto {result}_raw = {value};", f"{result}[{place}] = {result}_raw;"
         return (text,)
 
+    def _words(self, read: re.Match[str]) -> Iterator[_Line]:
+        """Read the words that hold all lanes' elements, then take each lane's out of them."""
+        kind, name, load, array, place = read.group("kind", "name", "load", "array", "place")
+        yield _Line(f"const auto {name}_run = hlo::run_at<{self._count}>({array}, {place});")
+        self._names[name] = self._names[f"{name}_raw"] = None
+        yield from self._each(f"const auto {name}_raw = {name}_run.at({LANE});")
+        yield from self._each(f"const {kind} {name} = {load or ''}{name}_raw{')' if load else ''};")
+
+    def _is_askew(self, place: str) -> bool:
+        value = self._names.evaluate(place)
+        return value is not None and value.step == 1 and value.multiple % self._count != 0
+
     def _of_lane(self, text: str, lane: int, inner: Set[str]) -> str:
 
         def replaced(match: re.Match[str]) -> str:
@@ -198,7 +231,7 @@ class Lanes:
             merges = value is not None and (
                 value.step == 0 or (value.step == 1 and value.multiple % self._count == 0)
             )
-            self.accesses.append(Access(array, merges))
+            self.accesses.append(Access(array, merges, self._is_askew(place)))
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[_Node]:

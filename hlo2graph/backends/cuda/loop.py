@@ -14,11 +14,11 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
 from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
-from hlo2graph.backends.cuda.lanes import Lanes
+from hlo2graph.backends.cuda.lanes import LANE, Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
-from hlo2graph.ops.device import Index
+from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_shaping import clamped
 
 _Write: TypeAlias = Callable[[Index], None]
@@ -53,7 +53,7 @@ def loop_kernel(
     emitter = ElementEmitter(computations, signature.index_type, rules)
     position = f"{emitter.block_index} * {THREADS} + threadIdx.x"
     emitter.line(f"const {emitter.index_type} thread = {position};")
-    writer = _Passes(emitter, signature)
+    writer = _Passes(emitter, signature, may_repeat=not inplace)
     for numbers in passes.values():
         write = partial(_elements, emitter, computation, leaves, numbers)
         writer.write([leaves[number] for number in numbers], write, patch)
@@ -69,8 +69,8 @@ def loop_kernel(
 class _Passes:
     """Writes passes over elements: each thread takes one, or several that lie side by side."""
 
-    def __init__(self, emitter: ElementEmitter, signature: Signature) -> None:
-        self._emitter, self._signature = emitter, signature
+    def __init__(self, emitter: ElementEmitter, signature: Signature, *, may_repeat: bool) -> None:
+        self._emitter, self._signature, self._may_repeat = emitter, signature, may_repeat
         self.threads = 0  # that the passes need
         self.wide = False
 
@@ -90,6 +90,9 @@ class _Passes:
             with emit.block(f"if (thread < {count})"):
                 element(emit.element_at("thread", results[0]))
             return
+        if found.row:
+            self._write_rows(results[0], element, found)
+            return
         lanes, step = found.lanes, found.step
         whole = count // (lanes * step) * step
         needed = count - whole * (lanes - 1)
@@ -104,6 +107,47 @@ class _Passes:
             with emit.block(f"else if (thread < {needed})"):
                 emit.line(f"const {emit.index_type} last = thread + {whole * (lanes - 1)};")
                 element(emit.element_at("last", results[0]))
+
+    def _write_rows(self, shape: Shape, element: _Write, found: Wide) -> None:
+        """Write a pass in which the lanes of a thread lie in one row, between two edges.
+
+        Words across an edge, and elements behind the last word, have a thread an element.
+        """
+        emit, lanes, row = self._emitter, found.lanes, found.row
+        whole = shape.elements // lanes
+        rest = shape.elements - whole * lanes
+        self.threads, self.wide = (
+            whole + rest + shape.elements // row * len(found.edges) * lanes,
+            True,
+        )
+        with emit.block(f"if (thread < {whole})"):
+            emit.line(f"const {emit.index_type} first = thread * {lanes};")
+            emit.line(f"const int {LANE} = 0;")
+            column = emit.integer(f"first % {row}")
+            ends = [e or row for e in found.edges]
+            across = [f"({column} < {e} && {column} > {e - lanes})" for e in ends]
+            with emit.block(f"if (!({' || '.join(across) or 'false'}))"):
+                emit.lines += found.lines
+        if self.threads > whole:
+            with emit.block(f"else if (thread < {self.threads})"):
+                number = emit.integer(f"thread - {whole}")
+                self._place_beside(number, shape, found)
+                element(emit.element_at("last", shape))
+
+    def _place_beside(self, number: Expr, shape: Shape, found: Wide) -> None:
+        """Find element `number` of the last ones that fill no word, and those of words on edges."""
+        emit, lanes, edges, count = self._emitter, found.lanes, found.edges, shape.elements
+        rest = count % lanes
+        last = f"{count - rest} + {number}"
+        if edges:
+            beside = emit.integer(f"{number} - {rest}")
+            edge = emit.integer(f"{beside} / {lanes} % {len(edges)}")
+            choices = "".join(f"{edge} == {k} ? {e} : " for k, e in enumerate(edges[:-1]))
+            begin = f"{beside} / {lanes * len(edges)} * {found.row}{emit.places.wide}"
+            at = emit.integer(f"{begin} + ({choices}{edges[-1]})")
+            at = emit.integer(f"{at} / {lanes} * {lanes} + {beside} % {lanes}")
+            last = f"{number} < {rest} ? {last} : {at} < {count} ? {at} : {count - 1}"
+        emit.line(f"const {emit.index_type} last = {last};")
 
     def _write_patches(self, shape: Shape, element: _Write, patch: _Patch) -> None:
         """Write a pass in which a thread computes a patch."""
@@ -127,7 +171,7 @@ class _Passes:
             element(emit.element_at("first", results[0]))
         body = emit.places.needed(emit.lines[mark + 1 : -1])
         del emit.lines[mark:]
-        return widened(body, "first", self._signature, results)
+        return widened(body, "first", self._signature, results, may_repeat=self._may_repeat)
 
 
 def _elements(

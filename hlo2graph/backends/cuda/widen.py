@@ -22,6 +22,7 @@ MOST_VALUES = 96  # alive at once in a thread
 MOST_LINES = 4000
 MOST_APART = 8  # lanes that lie apart: bytes would else be as many as merged ones
 MANY = 4  # blocks of a multiprocessor: more take longer to start than threads with several elements
+WIDEST_ASKEW = 2  # bytes of elements that are read by words from anywhere on
 FEW = 4  # an array of fewer elements than a quarter of the results is left out of account
 _VALUE = re.compile(r"\b[vm]\d+(?:_\d+)?\b")
 
@@ -49,17 +50,31 @@ def holds_all(count: int, device: DeviceFigures) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """A body for several lanes, `step` elements apart: 1, or THREADS."""
+    """A body for several lanes, `step` elements apart: 1, or THREADS.
+
+    Where `row` says how many elements a row has, it is for lanes that lie in one, and on one side
+    of each of the columns in `edges`.
+    """
 
     lines: Sequence[str]
     lanes: int
     step: int
+    row: int = 0
+    edges: tuple[int, ...] = ()
 
 
 def widened(
-    body: Sequence[str], first: str, signature: Signature, results: Sequence[Shape]
+    body: Sequence[str],
+    first: str,
+    signature: Signature,
+    results: Sequence[Shape],
+    *,
+    may_repeat: bool = False,
 ) -> Wide | None:
-    """Return the body that computes element `first` for as many lanes as suit; None for one."""
+    """Return the body that computes element `first` for as many lanes as suit; None for one.
+
+    may_repeat: an element may be computed twice, as no argument lies where a result does.
+    """
     count = results[0].elements
     lanes, step = lanes_for(signature, results), 1
     while lanes > 1:
@@ -68,18 +83,50 @@ def widened(
             if step == 1 and not _mostly_merges(wide, signature, count):
                 if holds_all(count, signature.device):
                     return None  # no access less is to be had, and there is a thread for each
+                if may_repeat and (found := _within_rows(body, first, signature, results, lanes)):
+                    return found
                 lanes, step = min(lanes, MOST_APART), THREADS
                 continue
             if most_alive(wide.lines) <= MOST_VALUES:
-                types = {f"p{k}": s.dtype.name for k, s in enumerate(signature.parameters)}
-                return Wide(two_by_two(wide.lines, types), lanes, step)
+                return Wide(two_by_two(wide.lines, _types(signature)), lanes, step)
         lanes //= 2
     return None
 
 
+def _within_rows(
+    body: Sequence[str], first: str, signature: Signature, results: Sequence[Shape], lanes: int
+) -> Wide | None:
+    """Return a body for lanes side by side in a row, if they read narrow elements side by side."""
+    shape = results[0]
+    row = next((n for d in shape.minor_to_major if (n := shape.dims[d]) > 1), 1)
+    large = _large(signature, shape.elements)
+    sizes = {s.dtype.size for k, s in enumerate(signature.parameters) if f"p{k}" in large}
+    if not sizes or max(sizes) > WIDEST_ASKEW or min(sizes) * lanes < 4 or signature.misaligned:
+        return None
+    wide = Lanes(body, first, lanes, row=row)
+    starts = {0, *wide.edges} if row % lanes else {e for e in wide.edges if e % lanes}
+    edges = tuple(sorted(e for e in starts if 0 <= e < row))
+    if 2 * len(edges) * lanes**2 > row or lanes * len(body) > MOST_LINES:
+        return None  # too many lie across edges
+    if any(a.array[0] == "r" and not a.merges for a in wide.accesses):
+        return None
+    if not all(a.merges or a.is_askew for a in wide.accesses if a.array in large):
+        return None
+    lines = two_by_two(wide.lines, _types(signature))
+    return Wide(lines, lanes, 1, row, edges) if most_alive(lines) <= MOST_VALUES else None
+
+
+def _large(signature: Signature, count: int) -> set[str]:
+    return {f"p{k}" for k, s in enumerate(signature.parameters) if s.elements * FEW >= count}
+
+
+def _types(signature: Signature) -> dict[str, str]:
+    return {f"p{k}": s.dtype.name for k, s in enumerate(signature.parameters)}
+
+
 def _mostly_merges(wide: Lanes, signature: Signature, count: int) -> bool:
     """Tell whether more than half of the accesses of large arrays take all lanes at once."""
-    large = {f"p{k}" for k, s in enumerate(signature.parameters) if s.elements * FEW >= count}
+    large = _large(signature, count)
     found = [
         access.merges and access.array not in signature.misaligned
         for access in wide.accesses

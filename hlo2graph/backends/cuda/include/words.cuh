@@ -38,4 +38,29 @@ template <class T, class Word> __device__ inline T element_of(Word word, int num
   return bits_as<T>((Narrow)(word >> (unsigned)(8 * sizeof(T)) * number));
 }
 
+// Count elements of an array that begin anywhere in a word of it: all words that hold one are read.
+template <class T, int Count> struct Run {
+  static const int each = 4 / sizeof(T);
+  u32 words[Count / each];
+  __device__ T at(int number) const {
+    return element_of<T>(words[number / each], number % each);
+  }
+};
+template <int Count, class T, class Index>
+__device__ inline Run<T, Count> run_at(const T* array, Index first) {
+  const int each = 4 / sizeof(T), last = Count / each - 1;
+  const u32* words = (const u32*)array + (first >> (each / 2));  // 4, 2 or 1 in a word
+  const u32* end = (const u32*)array + ((first + (Count - 1)) >> (each / 2));
+  const unsigned bits = (unsigned)(first & (each - 1)) * (unsigned)(8 * sizeof(T));
+  Run<T, Count> found;
+  u32 low = words[0];
+#pragma unroll
+  for (int k = 0; k <= last; ++k) {
+    const u32 high = k < last ? words[k + 1] : *end;
+    found.words[k] = word_between(low, high, bits);
+    low = high;
+  }
+  return found;
+}
+
 }  // namespace hlo

@@ -1,0 +1,124 @@
+"""Loops of narrow elements whose rows begin anywhere in a word: lanes in one row read whole words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from needs import needs_gxx
+
+import hlo2graph
+from hlo2graph.backends.cuda import kernels as kernels_module
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.program.device_figures import DeviceFigures
+from tests.emulation import EmulatedExecutable, Kernels
+
+FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
+
+
+def module(*lines: str) -> str:
+    return "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n"
+
+
+def gathered(dtype: str, rows: int, columns: int) -> str:
+    return module(
+        f"x = {dtype}[{rows},{columns}] parameter(0)",
+        f"i = s32[{rows}] parameter(1)",
+        f"ROOT r = {dtype}[{rows},{columns}] gather(x, i), offset_dims={{1}}, "
+        "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+        f"slice_sizes={{1,{columns}}}",
+    )
+
+
+def sliced(dtype: str, rows: int, columns: int, begin: int, end: int) -> str:
+    return module(
+        f"x = {dtype}[{rows},{columns}] parameter(0)",
+        f"ROOT r = {dtype}[{rows},{end - begin}] slice(x), slice={{[0:{rows}], [{begin}:{end}]}}",
+    )
+
+
+def padded(dtype: str, rows: int, columns: int, low: int, high: int) -> str:
+    return module(
+        f"x = {dtype}[{rows},{columns}] parameter(0)",
+        f"z = {dtype}[] constant(3)",
+        f"ROOT r = {dtype}[{rows + 3},{columns + low + high}] pad(x, z), padding=1_2x{low}_{high}",
+    )
+
+
+def joined(dtype: str, rows: int, *columns: int) -> str:
+    given = [f"x{k} = {dtype}[{rows},{n}] parameter({k})" for k, n in enumerate(columns)]
+    names = ", ".join(f"x{k}" for k in range(len(columns)))
+    return module(
+        *given,
+        f"ROOT r = {dtype}[{rows},{sum(columns)}] concatenate({names}), dimensions={{1}}",
+    )
+
+
+def added(dtype: str, rows: int, columns: int) -> str:
+    """Return sums of elements that lie side by side, and in three dimensions."""
+    left, right = f"{dtype}[3,{rows},{columns}]", f"{dtype}[3,{rows},{columns - 1}]"
+    return module(
+        f"x = {left} parameter(0)",
+        f"a = {right} slice(x), slice={{[0:3], [0:{rows}], [0:{columns - 1}]}}",
+        f"b = {right} slice(x), slice={{[0:3], [0:{rows}], [1:{columns}]}}",
+        f"ROOT r = {right} add(a, b)",
+    )
+
+
+PROGRAMS = {
+    "gather bf16": gathered("bf16", 40, 301),
+    "gather u8": gathered("u8", 30, 1023),
+    "gather bf16 of 3 behind": gathered("bf16", 9, 307),
+    "slice u8": sliced("u8", 20, 1537, 1, 1537),
+    "slice f16": sliced("f16", 31, 333, 5, 332),
+    "slice s8 of whole words": sliced("s8", 5, 6001, 3, 6003 - 3),
+    "slice pred": sliced("pred", 7, 1041, 2, 1040),
+    "pad u8": padded("u8", 15, 2055, 2, 3),
+    "pad bf16": padded("bf16", 15, 501, 2, 11),
+    "pad f16 cut": padded("f16", 21, 601, -3, 4),
+    "concatenate bf16": joined("bf16", 12, 333, 129, 401),
+    "concatenate f8": joined("f8e4m3fn", 9, 999, 2002),
+    "neighbours bf16": added("bf16", 11, 302),
+    "neighbours u8": added("u8", 11, 602),
+}
+
+
+@pytest.fixture(scope="module")
+def plans():
+    patch = pytest.MonkeyPatch()
+    patch.setattr(kernels_module, "figures_for", lambda _: FLAT)
+    found = {n: hlo2graph.plan(t, target="sm_90") for n, t in PROGRAMS.items()}
+    yield found, Kernels(list(found.values()))
+    patch.undo()
+
+
+def drawn(dtype: np.dtype, dims: tuple[int, ...], seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if dtype == np.int32:  # rows, some of which are out of bounds
+        return rng.integers(-2, dims[0] + 2, dims).astype(dtype)
+    return rng.integers(0, 2 if dtype == np.bool_ else 100, dims).astype(dtype)
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_askew_lanes_agree_with_the_host(plans, name):
+    found, kernels = plans
+    plan = found[name]
+    texts = [s.text for s in kernels_of(plan).values()]
+    assert any("hlo::run_at<" in text for text in texts), texts
+    given = [drawn(b.shape.dtype.numpy, b.shape.dims, k) for k, b in enumerate(plan.inputs)]
+    (got,), (want,) = EmulatedExecutable(plan, kernels)(*given), HostExecutable(plan)(*given)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        gathered("f32", 40, 301),  # an element fills what a thread can read askew
+        gathered("bf16", 40, 99),  # too many words lie on edges
+        sliced("bf16", 40, 304, 0, 296),  # whole words as it is
+    ],
+)
+def test_others_are_read_as_they_were(plans, text):
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
+    assert "hlo::run_at<" not in source.text
