@@ -1,4 +1,4 @@
-"""Loops of narrow elements whose rows begin anywhere in a word: lanes in one row read whole words."""
+"""Loops of narrow elements whose rows begin anywhere: lanes in one row read whole words."""
 
 from __future__ import annotations
 
