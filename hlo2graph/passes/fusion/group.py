@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from hlo2graph.hlo import Instruction, Shape
+from hlo2graph.ops.custom_lapack import factors_block
+from hlo2graph.ops.expect import integers
 from hlo2graph.ops.region import Columns, Folding, Loop, Own, Region, Rows, region_of
 from hlo2graph.passes.figures import LAUNCH_NS
 from hlo2graph.passes.fusion.body import Body
@@ -24,7 +27,11 @@ UPDATED = "it would read, at another index, a buffer that it updates in place"
 COPIED = "a product's kernel would copy what it updates"
 FED = "what goes into a product is computed for each tile of it: only what reads one array may be"
 NO_FORM = "no kernel form does both: {} and {}"
+ACROSS = "one block, which has a matrix to itself, would read it across the grain"
 SLOWER = "it would take longer than both alone"
+
+
+MOST_ACROSS = 64  # rows of a matrix that may be read so by a block that factors it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,9 +141,24 @@ class Judge:
             return AGAIN
         if self._loses_place(parts, whole):
             return UPDATED
-        if isinstance(whole.region, Own) and whole.region.updates and self._copies(whole):
+        return self._refused_by(whole.region, whole) if isinstance(whole.region, Own) else None
+
+    def _refused_by(self, own: Own, whole: Group) -> str | None:
+        """Return why a hero's form is not to be given all of `whole`."""
+        if own.updates and self._copies(whole):
             return COPIED
-        return None
+        return ACROSS if self._reads_across(whole, own.hero) else None
+
+    def _reads_across(self, group: Group, hero: str) -> bool:
+        """Tell whether what makes a large matrix that a block factors meets arrays that lie so."""
+        factor = self.body[hero]
+        is_factor = factor.opcode == "cholesky" or factors_block(factor)
+        shape = next(factor.shape.leaves())
+        return (
+            is_factor
+            and shape.dims[-1] > MOST_ACROSS
+            and any(_turns(self.body, self.body[name]) for name in group.members)
+        )
 
     def _copies(self, group: Group) -> bool:
         """Tell whether what one of the results updates has to stay as it is."""
@@ -179,3 +201,17 @@ class Judge:
         if isinstance(ours, Own) and isinstance(theirs, Own):
             return any(self.body[own.hero].opcode != "dot" for own in (ours, theirs))
         return True
+
+
+def _turns(body: Body, instr: Instruction) -> bool:
+    """Tell whether the elements of a result and of an operand lie in another order."""
+    if not isinstance(instr.shape, Shape) or instr.opcode == "broadcast":
+        return False
+    order = instr.shape.minor_to_major
+    if instr.opcode == "transpose":
+        order = tuple(integers(instr, "dimensions")[d] for d in order)
+    shapes = (body[name].shape for name in instr.operands)
+    return any(
+        isinstance(shape, Shape) and shape.rank == len(order) and shape.minor_to_major != order
+        for shape in shapes
+    )
