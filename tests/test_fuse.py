@@ -342,6 +342,15 @@ def test_what_is_folded_goes_into_no_product():
     assert opcodes(fused(body, before=SUM)) == ["constant", "reduce", "dot"]
 
 
+@pytest.mark.parametrize(("rows", "kernels"), [(32, ["fusion"]), (128, ["fusion", "cholesky"])])
+def test_a_block_that_factors_reads_no_large_matrix_across_the_grain(rows, kernels):
+    shape = f"f32[2,{rows},{rows}]"
+    before = f"p = {shape} parameter(0)\nt = {shape} transpose(p), dimensions={{0,2,1}}\n"
+    after = f"ROOT c = {shape} cholesky(s), lower=true"
+    assert opcodes(fused(f"{before}s = {shape} add(p, t)\n{after}")) == kernels
+    assert opcodes(fused(f"p = {shape} parameter(0)\ns = {shape} add(p, p)\n{after}")) == ["fusion"]
+
+
 def test_what_follows_a_product_is_part_of_its_kernel_unless_a_library_multiplies():
     body = (
         "p = f32[{N},{N}] parameter(0)\nq = f32[{N},{N}] parameter(1)\n"
