@@ -342,7 +342,7 @@ def test_what_is_folded_goes_into_no_product():
     assert opcodes(fused(body, before=SUM)) == ["constant", "reduce", "dot"]
 
 
-@pytest.mark.parametrize(("rows", "kernels"), [(32, ["fusion"]), (128, ["fusion", "cholesky"])])
+@pytest.mark.parametrize(("rows", "kernels"), [(32, ["fusion"]), (128, ["transpose", "fusion"])])
 def test_a_block_that_factors_reads_no_large_matrix_across_the_grain(rows, kernels):
     shape = f"f32[2,{rows},{rows}]"
     before = f"p = {shape} parameter(0)\nt = {shape} transpose(p), dimensions={{0,2,1}}\n"
