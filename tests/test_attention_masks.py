@@ -173,6 +173,12 @@ def test_it_becomes_one_kernel(plans: dict[str, Plan], name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["grouped", "keys-apart-grouped", "built-in-grouped"])
+def test_the_result_lies_as_it_is_read(plans: dict[str, Plan], name: str) -> None:
+    assert len(plans[name].body.thunks) == 1
+
+
+@pytest.mark.slow
 @needs_gxx
 def test_it_makes_what_xla_makes(plans: dict[str, Plan]) -> None:
     agrees(plans, CASES)

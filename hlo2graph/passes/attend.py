@@ -12,16 +12,19 @@ What else is done to queries, keys and values is left to the kernels that make t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
-from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape
+from hlo2graph.hlo import AnyShape, Attribute, Computation, Instruction, Module, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.region import Attention, region_of
+from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.fusion.body import Body, Outline, with_operands
 from hlo2graph.passes.fusion.facts import facts_of
 from hlo2graph.passes.join import Joiner, controls
+from hlo2graph.passes.lay_out_dots import lay_out
+from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.sequences import sequences
 
 MOST_BETWEEN = 64  # instructions between the two products
@@ -45,11 +48,45 @@ def attend(module: Module) -> Module:
                 computations[fused.name] = fused
                 found = _with_fusion(found, outline, fused, joiner.fresh("attention_fusion"))
         computations[name] = found
-    return (
-        replace(module, computations=computations)
-        if len(computations) > len(module.computations)
-        else module
+    if len(computations) == len(module.computations):
+        return module
+    return _laid_out(
+        replace(module, computations=computations), computations.keys() - module.computations.keys()
     )
+
+
+def _laid_out(module: Module, fused: Set[str]) -> Module:
+    """Return the module with results of the fusions that lie as those who read them want them."""
+
+    def laid(draft: Draft) -> Computation:
+        for name in tuple(draft.instructions):
+            if draft[name].opcode == "fusion" and not fused.isdisjoint(draft[name].called()):
+                lay_out(draft, draft[name], lambda shape: shape.elements > 0)
+        return draft.done()
+
+    found = redraft(module, "fusion", laid)
+    computations = dict(found.computations)
+    for computation in found.computations.values():
+        for instr in computation.instructions:
+            if instr.opcode == "fusion" and not fused.isdisjoint(instr.called()):
+                [called] = instr.called()
+                computations[called] = _lying(computations[called], instr.shape)
+    return replace(found, computations=computations)
+
+
+def _lying(computation: Computation, shape: AnyShape) -> Computation:
+    """Return the fusion's computation whose product, and the conversion of it, lie as `shape`."""
+    assert isinstance(shape, Shape)
+    names, root = [computation.root], computation.result
+    if root.opcode == "convert":
+        names.append(root.operands[0])
+    instructions = tuple(
+        replace(i, shape=replace(shape, dtype=i.shape.dtype))
+        if i.name in names and isinstance(i.shape, Shape)
+        else i
+        for i in computation.instructions
+    )
+    return replace(computation, instructions=instructions)
 
 
 def _with_fusion(

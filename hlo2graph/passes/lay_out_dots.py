@@ -8,6 +8,7 @@ could no longer multiply so, nor where anything else depends on how these arrays
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Instruction, Layout, Module, Shape
@@ -37,16 +38,19 @@ def _laid_out(draft: Draft) -> Computation:
 
 def _choose(draft: Draft, dot: Instruction) -> None:
     """Lay one dot out as its transposes want it."""
-    turned = draft.users_of(dot.name)
+    lay_out(draft, dot, lambda shape: _can_be_written(draft, dot, shape))
+
+
+def lay_out(draft: Draft, made: Instruction, can_be: Callable[[Shape], bool]) -> None:
+    """Lay one array out as its transposes want it, if it can be made so."""
+    turned = draft.users_of(made.name)
     orders = {numbers(user) for user in turned if user.opcode == "transpose"}
     if len(orders) != 1 or any(user.opcode != "transpose" for user in turned):
         return
-    assert isinstance(dot.shape, Shape)
-    shape = dot.shape.with_layout(Layout(orders.pop()[::-1]))
-    if not _can_be_written(draft, dot, shape):
-        return
-    if all(_can_move(draft, user, dot.shape) for user in turned):
-        draft.become(dot.name, replace(dot, shape=shape))
+    assert isinstance(made.shape, Shape)
+    shape = made.shape.with_layout(Layout(orders.pop()[::-1]))
+    if can_be(shape) and all(_can_move(draft, user, made.shape) for user in turned):
+        draft.become(made.name, replace(made, shape=shape))
         for user in turned:
             draft.become(user.name, replace(user, shape=_row_major(user.shape)))
 
