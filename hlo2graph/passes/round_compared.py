@@ -11,6 +11,9 @@ convert to the type that it has already, for a kernel is the rounding that HLO a
 - floor, ceil, round, sign, remainder, and what makes whole numbers of floats or reads their bits;
 - sorts, the largest of a row with its place, and whatever else folds by comparing.
 
+A float32 quotient that is converted to a narrow type is marked in the same way, by a convert to
+float32: where nothing steps, some kernels take it by a reciprocal.
+
 What stands in front of a product, a loop or the like is left as it is: its results are made in one
 kernel and rounded there, so that there are no two of them.
 """
@@ -49,11 +52,13 @@ def round_compared(module: Module) -> Module:
     exact = in_any_order(computations)
     for name in sequences(module):
         computation = computations[name]
+        narrowed = _narrowed(computation)
         rounded = {
             instr.name
             for instr in _seen(computation, computations)
-            if _is_narrow(instr) and _rounds(instr, exact)
-        }
+            if (_is_narrow(instr) and _rounds(instr, exact))
+            or (instr.opcode == "divide" and instr.name in narrowed)
+        }.difference(_rounded_before(computation))
         if rounded:
             computations[name] = _with_rounded(computation, rounded)
     changed = any(computations[name] is not held for name, held in module.computations.items())
@@ -117,6 +122,18 @@ def _is_narrow(instr: Instruction) -> bool:
     return isinstance(instr.shape, Shape) and (
         instr.shape.dtype.is_float and instr.shape.dtype.bits <= 16
     )
+
+
+def _narrowed(computation: Computation) -> set[str]:
+    """Return what is converted to narrow floats."""
+    converts = (i for i in computation.instructions if i.opcode == "convert" and _is_narrow(i))
+    return {i.operands[0] for i in converts}
+
+
+def _rounded_before(computation: Computation) -> set[str]:
+    """Return what is converted to the type that it has."""
+    converts = (i for i in computation.instructions if i.opcode == "convert")
+    return {i.operands[0] for i in converts if i.shape == computation[i.operands[0]].shape}
 
 
 def _rounds(instr: Instruction, exact: frozenset[str]) -> bool:

@@ -24,7 +24,7 @@ _DIVIDED = re.compile(
     r"(?P<margin> *)const (?P<type>float|hlo::f32) (?P<name>\w+) = "
     r"hlo::divide\((?P<dividend>\w+), (?P<divisor>\w+)\);$"
 )
-_NARROWED = re.compile(r" *const float \w+ = hlo::convert<hlo::\w+>\((?P<value>\w+)\);$")
+_NARROWED = re.compile(r" *const float \w+ = hlo::convert<hlo::(?!f32)\w+>\((?P<value>\w+)\);$")
 _ASSIGNED = re.compile(r"(\w+)(?:\[\w*\])? = ")
 _NAME = re.compile(r"\b[a-z]+\d+\w*\b")
 
@@ -67,10 +67,14 @@ def divide_together(emit: ElementEmitter, start: int) -> None:
 
 
 def _rounded_alone(emit: ElementEmitter, lines: Sequence[str], names: Set[str]) -> Set[str]:
-    """Return those of the names that are of a narrow type, or only converted to one."""
+    """Return those of the names that are of a narrow type, or only converted to one.
+
+    Not those that are converted to the type that they have: there passes.round_compared asks for
+    what a quotient is in any other kernel.
+    """
     uses = Counter(name for line in lines for name in _NAME.findall(line))
     converted = {m["value"] for m in map(_NARROWED.match, lines) if m and uses[m["value"]] == 2}
-    return {name for name in names if name in converted or emit.is_narrow(name)}
+    return {name for name in names if (name in converted) != emit.is_narrow(name)}
 
 
 def _together(lines: Sequence[str], *, is_near: bool) -> list[str]:
