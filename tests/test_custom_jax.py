@@ -13,7 +13,7 @@ from needs import needs_gxx
 import hlo2graph
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.errors import UnsupportedError
+from hlo2graph.errors import UnsupportedError, VerifyError
 from hlo2graph.ops.custom_call import TARGETS
 from hlo2graph.ops.custom_jax import JAX, REFUSALS
 from tests.emulation import EmulatedExecutable, Kernels
@@ -148,3 +148,24 @@ def test_callbacks_of_jax_are_refused_by_name():
     text = lowered(call, (np.zeros(4, np.float32),), "cpu")
     with pytest.raises(UnsupportedError, match="calls back into the Python process"):
         hlo2graph.compile(text, backend="host")
+
+
+SCALED = module(
+    "a = f8e4m3fn[2,4,64] parameter(0) b = f8e4m3fn[2,3,64] parameter(1) "
+    "s = f8e8m0fnu[2,4,2] parameter(2) t = f8e8m0fnu[2,3,2] parameter(3) "
+    'ROOT r = f32[2,4,3] custom-call(a, b, s, t), custom_call_target="__op$block_scaled_dot"'
+)
+
+
+@needs_gxx
+def test_products_of_scaled_blocks_are_hlos_own():
+    plan, given = hlo2graph.plan(SCALED, target="sm_90"), arguments_of(SCALED)
+    lhs, rhs = (given[k].astype("f") * given[k + 2].astype("f").repeat(32, axis=2) for k in (0, 1))
+    wanted = np.einsum("bmk,bnk->bmn", lhs, rhs)
+    for run in (HostExecutable(plan), EmulatedExecutable(plan, Kernels([plan]))):
+        np.testing.assert_allclose(run(*given)[0], wanted, rtol=1e-4, atol=1e-2)
+
+
+def test_scaled_blocks_that_do_not_fit_are_refused():
+    with pytest.raises(VerifyError, match="does not divide"):
+        hlo2graph.compile(SCALED.replace("f8e8m0fnu[2,4,2]", "f8e8m0fnu[2,4,3]"), backend="host")

@@ -21,6 +21,7 @@ from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.compare import same_bits
+from hlo2graph.ops.custom_lapack import routine_of
 from tests.emulation import EmulatedExecutable, Kernels
 
 
@@ -339,3 +340,24 @@ def test_the_device_gives_the_same_up_to_the_length_one_factor_of_each_vector():
 def test_options_that_cannot_be_followed_are_named(options, message):
     with pytest.raises(UnsupportedError, match=message):
         check_support(hlo2graph.plan(eigenvectors("f32", 4, options), target="sm_90"))
+
+
+@needs_gxx
+@pytest.mark.parametrize(("rows", "columns"), [(5, 3), (3, 4)])
+def test_factors_by_the_name_that_jax_has_for_tpus(rows, columns):
+    least = min(rows, columns)
+    text = module(
+        f"a = f32[2,{rows},{columns}] parameter(0) ROOT c = (f32[2,{rows},{columns}], "
+        f's32[2,{least}], s32[2,{rows}]) custom-call(a), custom_call_target="LuDecomposition"'
+    )
+    plan, given = hlo2graph.plan(text, target="sm_90"), matrix("f32", 2, rows, columns)
+    host = HostExecutable(plan)(given)
+    for ours, wanted in zip(host, lax_linalg.lu(given), strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-5)
+    for ours, wanted in zip(EmulatedExecutable(plan, Kernels([plan]))(given), host, strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-5)
+
+
+def test_other_makers_of_gpus_have_the_same_routines():
+    for name in ("getrf", "syevd", "gesvdj", "orgqr"):
+        assert routine_of(f"hipsolver_{name}_ffi") is routine_of(f"cusolver_{name}_ffi")

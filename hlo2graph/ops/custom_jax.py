@@ -3,6 +3,7 @@
 - `cu_lu_pivots_to_permutation`: exchanges of rows as the order that they leave.
 - `cu_threefry2x32_ffi`: ThreeFry of keys and counters, element by element.
 - `__cublas$triangularSolve`: HLO's triangular-solve with a workspace.
+- `__op$block_scaled_dot`: HLO's scaled-dot.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from hlo2graph.ops.device import ByLeaf, Element, Expr, Index, NoDevice
 from hlo2graph.ops.expect import as_arrays, host_arrays, require
 from hlo2graph.ops.linalg import LINALG, TRANSPOSES, solve_triangle
 from hlo2graph.ops.random import threefry
+from hlo2graph.ops.scaled_dot import SCALED_DOT, scaled_dot
 from hlo2graph.ops.spec import HostValue
 
 _SOLVE = LINALG[1]
@@ -144,11 +146,38 @@ def _refused(reason: str) -> Target:
     return Target(check, host, device, lambda _: reason)
 
 
+def _plain_scaled(instr: Instruction) -> Instruction:
+    """Return the call as HLO's operation: batches, rows and columns by what is summed over."""
+    kept = {k: v for k, v in instr.attrs.items() if k in ("control-predecessors", "metadata")}
+    batch = {"lhs_batch_dims": (0,), "rhs_batch_dims": (0,)}
+    summed = {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (2,)}
+    return replace(instr, opcode="scaled-dot", attrs={**batch, **summed, **kept})
+
+
+def _check_scaled(instr: Instruction, operands: Sequence[AnyShape]) -> None:
+    require(instr, len(operands) == 4, f"takes two arrays and their scales, got {len(operands)}")
+    ranks = [shape.rank for shape in as_arrays(instr, operands)]
+    require(instr, ranks == [3, 3, 3, 3], f"takes arrays of three dimensions, got {ranks}")
+    found = SCALED_DOT.infer(_plain_scaled(instr), operands, {})
+    require(instr, found.compatible(instr.shape), f"gives {found}, but {instr.shape} is written")
+
+
+def _host_scaled(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
+    return scaled_dot(_plain_scaled(instr), operands)
+
+
+_PIVOTS = Target(_check_pivots, _pivots_to_order, on_device(ByLeaf(_order_element)))
+_THREEFRY = Target(_check_threefry, _threefry, on_device(ByLeaf(_threefry_element)))
 _CALLBACK = "calls back into the Python process that made the program"
 _COMPILED = "holds a kernel that another compiler made"
 _DYNAMIC = "makes an array whose size is known only at run time"
 _LIBRARY = "asks for a fused operation of a library, which no HLO describes"
 _PERTURBED = "perturbs pivots by amounts that its library keeps to itself"
+_SCORES = ("Softmax", "SoftmaxDropout", "ScaleBiasSoftmax", "ScaleBiasSoftmaxDropout")
+_ATTENTION = tuple(
+    f"__cudnn$fmha{kind}"
+    for kind in (*_SCORES, *(f"{s}Backward" for s in _SCORES), "SoftmaxF8", "SoftmaxBackwardF8")
+)
 REFUSALS = (_CALLBACK, _COMPILED, _DYNAMIC, _LIBRARY, _PERTURBED)
 JAX = {
     "__cublas$triangularSolve": Target(
@@ -158,23 +187,29 @@ JAX = {
         _why_not_solve,
         _plain_solve,
     ),
-    "cu_lu_pivots_to_permutation": Target(
-        _check_pivots, _pivots_to_order, on_device(ByLeaf(_order_element))
+    "__op$block_scaled_dot": Target(
+        _check_scaled,
+        _host_scaled,
+        on_device(NoDevice("becomes HLO's operation")),
+        less_workspace=_plain_scaled,
     ),
-    "cu_threefry2x32_ffi": Target(_check_threefry, _threefry, on_device(ByLeaf(_threefry_element))),
+    **dict.fromkeys(("cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation"), _PIVOTS),
+    **dict.fromkeys(("cu_threefry2x32_ffi", "hip_threefry2x32_ffi"), _THREEFRY),
     **{
         name: _refused(reason)
         for reason, names in (
             (_CALLBACK, ("xla_ffi_python_cpu_callback", "xla_ffi_python_gpu_callback")),
             (_CALLBACK, ("xla_python_cpu_callback", "xla_python_gpu_callback")),
+            (_CALLBACK, tuple(f"xla_buffer_python_{d}_callback" for d in ("cpu", "gpu"))),
+            (_CALLBACK, tuple(f"xla_ffi_partitioned_python_{d}_callback" for d in ("cpu", "gpu"))),
             (
                 _COMPILED,
                 ("__gpu$xla.gpu.triton", "triton_kernel_call", "mosaic_gpu", "mosaic_gpu_v2"),
             ),
             (_COMPILED, ("tpu_custom_call",)),
             (_DYNAMIC, ("PadToStatic", "SliceToDynamic")),
-            (_LIBRARY, ("__cudnn$convForwardGraph", "__cudnn$fmhaSoftmax", "__cudnn$norm")),
-            (_LIBRARY, ("__cudnn$fmhaSoftmaxBackward", "__cudnn$fusion")),
+            (_LIBRARY, ("__cudnn$convForwardGraph", "__cudnn$norm", "__cudnn$fusion")),
+            (_LIBRARY, _ATTENTION),
             (_PERTURBED, ("tridiagonal_solve_perturbed_ffi", "cu_tridiagonal_solve_perturbed")),
         )
         for name in names

@@ -80,6 +80,7 @@ _SVD = Routine((2,), shapes.gesdd, routine.gesdd, _MODE, most=512)
 ROUTINES: Mapping[str, Routine] = MappingProxyType({
     "potrf": Routine((2,), shapes.potrf, routine.potrf, _UPLO, most=ANY_SIZE),
     "getrf": Routine((2,), shapes.getrf, routine.getrf, most=ANY_SIZE),
+    "lu": Routine((2,), shapes.lu, routine.lu, letters="", most=ANY_SIZE),
     "geqrf": Routine((2,), shapes.geqrf, reflect.geqrf, most=ANY_SIZE),
     "geqp3": Routine((2, 1), shapes.geqp3, reflect.geqp3, integers=(1,), most=ANY_SIZE),
     "orgqr": Routine((2, 1), shapes.orgqr, reflect.orgqr, letters="sd", most=ANY_SIZE),
@@ -111,13 +112,15 @@ ROUTINES: Mapping[str, Routine] = MappingProxyType({
 # fmt: on
 _LIBRARIES = {  # other names whose routine is called otherwise here
     "cusolver_gesvdj_ffi": "gesvd",
+    "hipsolver_gesvdj_ffi": "gesvd",
     "cusolver_gesvdp_ffi": "gesvd",
     "cusolver_geev_ffi": "packed_geev",
     "cuhybrid_eig_real": "geev",
     "cuhybrid_eig_comp": "geev",
     "cuhybrid_geqp3": "geqp3",
-    "cusparse_gtsv2_ffi": "gtsv2",
+    **dict.fromkeys(("cusparse_gtsv2_ffi", "hipsparse_gtsv2_ffi"), "gtsv2"),
     "cu_cholesky_update_ffi": "cholesky_update",
+    "LuDecomposition": "lu",
     "Qr": "geqrf",  # these two are written out by XLA itself, for all its backends
     "ProductOfElementaryHouseholderReflectors": "orgqr",
 }
@@ -256,7 +259,10 @@ _NAMED: dict[str, tuple[str, Reader, tuple[DType, ...]]] = {
     for letter in known.letters
 } | {
     target: (name, solver_options, _all_types())
-    for target, name in (*((f"cusolver_{n}_ffi", n) for n in _SOLVER), *_LIBRARIES.items())
+    for target, name in (
+        *((f"{maker}solver_{n}_ffi", n) for n in _SOLVER for maker in ("cu", "hip")),
+        *_LIBRARIES.items(),
+    )
 }
 _NAMED["Eigh"] = ("eigh", listed_options, _all_types())
 LAPACK = {target: _target(name) for target, (name, _, _) in _NAMED.items()}

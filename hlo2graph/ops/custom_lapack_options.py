@@ -95,7 +95,7 @@ def listed_options(instr: Instruction, _: Allowed) -> dict[str, str] | str:
 def _singular(instr: Instruction, held: Mapping[str, str]) -> dict[str, str]:
     if "compute_uv" not in held or "full_matrices" not in held:
         return {}
-    jacobi = target_of(instr) in ("cusolver_gesvdj_ffi", "cusolver_gesvdp_ffi")
+    jacobi = target_of(instr).endswith(("solver_gesvdj_ffi", "solver_gesvdp_ffi"))
     computed = held["compute_uv"] == "true"
     full = "A" if held["full_matrices"] == "true" else "S"
     layout = "V" if jacobi else "T" if held.get("transposed") == "true" else "U"

@@ -71,6 +71,15 @@ def getrf(given: Sequence[Array], _: Options) -> Results:
     return a, pivots, _info(singular)
 
 
+def lu(given: Sequence[Array], options: Options) -> Results:
+    """Factor into L and U with partial pivoting; pivots count from 0, the rows' order follows."""
+    factors, pivots, _ = getrf(given, options)
+    pivots, order = pivots - 1, np.arange(len(factors), dtype=np.int32)
+    for row, other in enumerate(pivots):
+        order[[row, other]] = order[[other, row]]
+    return factors, pivots, order
+
+
 def trsm(given: Sequence[Array], options: Options) -> Results:
     """Solve op(A) X = B, or X op(A) = B, with A a triangle."""
     a, b = given

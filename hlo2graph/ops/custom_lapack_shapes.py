@@ -51,6 +51,13 @@ def getrf(given: Sequence[Shape], _: Options) -> Shapes:
     return a, pivots, _info(a)
 
 
+def lu(given: Sequence[Shape], _: Options) -> Shapes:
+    """L and U, pivots, the order of the rows."""
+    (a,) = given
+    pivots, order = (Shape(S32, batch(a, n).dims) for n in (min(a.dims[-2:]), a.dims[-2]))
+    return a, pivots, order
+
+
 def geqrf(given: Sequence[Shape], _: Options) -> Shapes:
     """Reflectors and R, their factors."""
     (a,) = given

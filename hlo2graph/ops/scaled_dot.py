@@ -46,7 +46,8 @@ def _scaled(array: Array, scale: Array) -> Array:
     return np.asarray(array.astype(wide) * scale.astype(wide))
 
 
-def _scaled_dot(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+def scaled_dot(instr: Instruction, operands: Sequence[HostValue]) -> HostValue:
+    """Return the product of two arrays, given with their scales."""
     lhs, rhs, lhs_scale, rhs_scale = host_arrays(operands)
     assert isinstance(instr.shape, Shape)
     dims = dot_dims(instr, lhs.ndim, rhs.ndim)
@@ -54,11 +55,15 @@ def _scaled_dot(instr: Instruction, operands: Sequence[HostValue], _: Evaluator)
     return contract(*sides, dims, instr.shape.dtype)
 
 
+def _host(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> HostValue:
+    return scaled_dot(instr, operands)
+
+
 SCALED_DOT = OpSpec(
     "scaled-dot",
     4,
     _infer,
-    _scaled_dot,
+    _host,
     DOT_ATTRS,
     device=device.scaled_dot,
 )

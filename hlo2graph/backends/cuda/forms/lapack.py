@@ -213,6 +213,20 @@ def _getrf(w: _Writer) -> None:
     w.do("getrf", w.matrix("a", 0), w.vector(1), w.number(2))
 
 
+def _lu(w: _Writer) -> None:
+    """Factor as getrf does, whose info goes where the order of the rows comes behind it."""
+    w.fill(0, 0)
+    w.emit.line(f"const auto pivots = {w.vector(1)}, order = {w.vector(2)};")
+    w.do("getrf", w.matrix("a", 0), "pivots", "&order[0]")
+    w.emit.line("__syncthreads();")
+    with w.emit.block("if (threadIdx.x == 0)"):
+        w.emit.line(f"for (int i = 0; i < {w.rows}; ++i) order[i] = i;")
+        with w.emit.block(f"for (int k = 0; k < {min(w.rows, w.columns)}; ++k)"):
+            w.emit.line("const int there = --pivots[k], held = order[k];")
+            w.emit.line("order[k] = order[there];")
+            w.emit.line("order[there] = held;")
+
+
 def _geqrf(w: _Writer) -> None:
     w.fill(0, 0)
     w.do("geqrf", w.matrix("a", 0), w.vector(1))
@@ -354,6 +368,7 @@ _BODIES: dict[str, Callable[[_Writer], None]] = {
     "gtsv2": _gtsv2,
     "heevd": _syevd,
     "hetrd": _sytrd,
+    "lu": _lu,
     "orgqr": _orgqr,
     "ormqr": _ormqr,
     "potrf": _potrf,
