@@ -25,7 +25,7 @@ from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import Across, Order
 from hlo2graph.backends.cuda.forms.thin_transpose import thin_kernel
-from hlo2graph.backends.cuda.forms.transpose_plan import Tile, tiles_for
+from hlo2graph.backends.cuda.forms.transpose_plan import WORDS, Tile, tiles_for
 from hlo2graph.backends.cuda.forms.whole_words import store_words
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
@@ -34,7 +34,6 @@ from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.device import Expr, Index
 
 CACHED = 4096  # bytes that threads come back to while they are in the cache
-BYTES = 4  # of a word that a thread reads of bytes
 MOST_UNROLLED = 8  # rows that a thread has under way at once on the way out
 
 
@@ -167,18 +166,19 @@ class TileWriter:
     def _element(self, cut: str, shape: Shape, place: Index, number: Expr) -> Expr:
         """Return an element of a cut as it lies in memory; `number` is its own across.
 
-        Of bytes that are read as they are, a thread reads a word: each would else have a register.
-        The compiler drops the bytes' own reads.
+        Of narrow ones that are read as they are, a thread reads a word: each would else have a
+        register, and an access. The compiler drops the elements' own reads.
         """
         emit, tile = self.emit, self.tile
         value = emit.leaf(cut, 0, place)
         parameter, source, index = emit.origins.get(value, (0, shape, ()))
         is_plain = index.count(number) == 1 and f"p{parameter}" not in self.misaligned
-        if tile.ends is None or not is_plain or shape.dtype.size * tile.square != BYTES:
+        size = shape.dtype.size * tile.square
+        if tile.ends is None or not is_plain or size not in WORDS:
             return emit.stored(shape.dtype, value)
         first = emit.offset(source, tuple(self.begin if i == number else i for i in index))
         word, kind = emit.fresh("w"), storage_type(shape.dtype)
-        words = f"(const hlo::u32*)p{parameter}"
+        words = f"(const hlo::u{8 * size}*)p{parameter}"
         emit.line(f"const auto {word} = hlo::word_within<{tile.square}>({words}, {first});")
         return emit.stored(
             shape.dtype, emit.read(shape.dtype, f"hlo::element_of<{kind}>({word}, part)")
