@@ -14,7 +14,7 @@ from needs import needs_gxx
 from xla import run_xla
 
 import hlo2graph
-from hlo2graph.errors import UnsupportedError
+from hlo2graph.errors import InputError, UnsupportedError
 from hlo2graph.frontend import parse, verify
 from hlo2graph.ops.evaluate import HostEvaluator
 from hlo2graph.program.lower import lower
@@ -153,13 +153,33 @@ def test_what_is_among_devices_runs_on_both_backends_and_is_said(fake) -> None:
         assert executable.caveats == SAID
 
 
-def test_a_run_says_what_is_among_devices(cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("run", "--duration", "0s"), ("check", "--runs", "1")])
+def test_what_runs_a_program_says_what_is_among_devices(cli, tmp_path: Path, command) -> None:
     path = tmp_path / "m.hlo"
     path.write_text(module(TOGETHER, "HloModule m, replica_count=2\n"))
-    code, out, err = cli("run", path, "--json", "-", "--duration", "0s")
+    code, out, err = cli(*command, path, "--json", "-")
     assert code == 0
     assert json.loads(out)["caveats"] == list(SAID)
     assert err == "".join(f"note: {said}\n" for said in SAID)
+
+
+def test_a_proof_alone_runs_nothing_and_says_nothing(cli, tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(module(TOGETHER, "HloModule m, replica_count=2\n"))
+    code, out, err = cli("check", path, "--runs", "0", "--json", "-")
+    assert (code, json.loads(out)["caveats"], err) == (0, [], "")
+
+
+def test_the_lab_of_pointers_says_it_before_it_calls(cli, tmp_path: Path, monkeypatch) -> None:
+    def no_gpu(*_, **__):
+        raise InputError("no GPU here")
+
+    monkeypatch.setattr("hlo2graph.pipeline.cuda_target", lambda: "sm_90")
+    monkeypatch.setattr("hlo2graph.inspect.pointers.lab.run_lab", no_gpu)
+    path = tmp_path / "m.hlo"
+    path.write_text(module(TOGETHER, "HloModule m, replica_count=2\n"))
+    _, _, err = cli("pointers", path)
+    assert err.startswith("".join(f"note: {said}\n" for said in SAID))
 
 
 def ragged() -> tuple[str, list[np.ndarray], np.ndarray]:

@@ -74,6 +74,8 @@ def command(
             plan = plan_of(part, **planning)
         with progress("checking"):
             reports.append(check_plan(plan, runs=runs, seed=seed, elided=elided))
+        for caveat in reports[-1].caveats:
+            voice().note(f"note: {caveat}")
     if json_file is not None:
         documents = [check_json(r) for r in reports]
         emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)

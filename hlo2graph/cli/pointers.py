@@ -10,6 +10,7 @@ from hlo2graph.cli.files import emit, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, planning_options
 from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
+from hlo2graph.cli.voice import voice
 from hlo2graph.options import PlanOptions
 
 
@@ -72,6 +73,7 @@ def command(
     from hlo2graph.inspect.pointers.report import lab_json, lab_text
     from hlo2graph.inspect.pointers.svg import lab_svg
     from hlo2graph.pipeline import cuda_target
+    from hlo2graph.program.one_device import caveats_of
 
     target = cuda_target()
     labs = []
@@ -81,6 +83,8 @@ def command(
             if not is_planned(part):
                 planning = {"target": target, **planning}
             plan = plan_of(part, **planning)
+            for caveat in caveats_of(plan):
+                voice().note(f"note: {caveat}")
             shown.say("call")
             args = random_inputs(plan.inputs, seed)
             labs.append(run_lab(plan, args, moves=moves, sets=sets))

@@ -9,6 +9,7 @@ Schema `hlo2graph.check`, version 1:
     findings  [{"kind", "in": the loop or branch, '' for the body, "text"}]
     runs      [{"how", "runs", "equal"}]
     skipped   why it was not run, or null
+    caveats   [string]; what running as one replica makes of communication between devices
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from hlo2graph.inspect.check import Finding, Kind, Proof
 from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.self_check import Check
+from hlo2graph.program.one_device import caveats_of
 from hlo2graph.program.plan import Plan
 
 SCHEMA = {"name": "hlo2graph.check", "version": 1}
@@ -47,6 +49,11 @@ class CheckReport:
         """The plan is right as far as was looked."""
         return self.proof.ok and all(check.ok for check in self.runs)
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the runs made of communication between devices."""
+        return caveats_of(self.plan) if self.runs else ()
+
 
 def check_text(report: CheckReport) -> str:
     """Return a line a property, with what violates it below."""
@@ -66,6 +73,7 @@ def check_json(report: CheckReport) -> dict[str, Any]:
         "findings": [{"kind": str(f.kind), "in": f.where, "text": f.text} for f in proof.findings],
         "runs": [{"how": c.how, "runs": c.runs, "equal": c.ok} for c in report.runs],
         "skipped": report.skipped or None,
+        "caveats": list(report.caveats),
     }
 
 
