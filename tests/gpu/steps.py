@@ -34,10 +34,10 @@ _ALONE = {  # what a step is, of x in each thread; `lane` and `k` are its number
     "column": """float share;
       asm volatile("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(x));
       share = __shfl_sync(~0u, share, k % 32);
-      x -= y * share * (y * share);""",
+      x = fmaf(y * share, -(y * share), x);""",
     "row": """const float known = __shfl_sync(~0u, x * y, k % 32);
-      x -= known * y;""",
-    "butterfly": """const float re = x * y - z * w, im = x * w + z * y;
+      x = fmaf(known, -y, x);""",
+    "butterfly": """const float re = fmaf(x, y, -(z * w)), im = fmaf(x, w, z * y);
       x = y + re;
       z = w + im;""",
     "mma": """asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
