@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import takes_tensor_cores
+from hlo2graph.ops.region_masks import Mask, Places, masks_of
 
 MOST_KEYS = 512  # whose scores a block holds
 FEWEST_KEYS = 32  # below which a reduce is no fold of its own
@@ -35,9 +35,6 @@ MOST_LONG_STEPS = 128  # of their scores' sums, and elements of their values
 MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 33  # of either product: more is not measured
 _SIDES = ("lhs", "rhs")
-
-Places: TypeAlias = tuple[int | None, ...]
-"""For each dimension of a value the one of the scores that it is; None where its size is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +57,7 @@ class Weighing:
     folded: where the dimensions of what the first reduce folds are in the scores; those of others
     are in the same order.
     views: what shows scores, or what is made of them, in another order.
+    masks: what has a score in some places only, told by the keys.
     within: the names of what the weights are made of, in order.
     """
 
@@ -72,6 +70,7 @@ class Weighing:
     rows: Places
     folded: Places
     views: tuple[View, ...]
+    masks: tuple[Mask, ...]
     within: tuple[str, ...]
 
 
@@ -105,8 +104,9 @@ def weighing_of(computation: Computation, folds: Sequence[Instruction]) -> Weigh
         for i in order
         if i.opcode in ("reshape", "transpose") and i.name in places
     )
+    masks = masks_of(computation, order, places, dims[1])
     names = tuple(i.name for i in order)
-    return Weighing(scores.name, product.name, weights, *dims, of_folded, views, names)
+    return Weighing(scores.name, product.name, weights, *dims, of_folded, views, masks, names)
 
 
 def _folded(reduces: Sequence[Instruction], places: dict[str, Places]) -> Places | None:

@@ -16,12 +16,13 @@ _VIEWS = frozenset({"copy", "reshape", "transpose"})
 class Softmax:
     """Reduces: `total` sums exponentials of what `largest` folds, less what that found.
 
-    Those exponentials are `grown`.
+    Those exponentials are `grown`; the values are `folded`, behind whatever views.
     """
 
     largest: Instruction
     total: Instruction
     grown: Instruction
+    folded: Instruction
 
 
 def softmax_of(
@@ -41,13 +42,14 @@ def softmax_of(
     if less.opcode != "subtract" or not all(map(_is_f32, (largest, total, grown, less))):
         return None
     same, beside = (_behind(computation, name) for name in less.operands)
+    folded = _behind(computation, largest.operands[0])
     is_softmax = (
-        same is _behind(computation, largest.operands[0])
+        same is folded
         and _largest_behind(computation, beside) is largest
         and _is_scalar(computation[largest.operands[1]], -inf)
         and _is_scalar(computation[total.operands[1]], 0)
     )
-    return Softmax(largest, total, grown) if is_softmax else None
+    return Softmax(largest, total, grown, folded) if is_softmax else None
 
 
 def are_shares(computation: Computation, softmax: Softmax, name: str) -> bool:

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from math import prod
 
-from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.attention_hidden import hidden_from, is_odd
+from hlo2graph.backends.cuda.forms.attention_product import RowsProduct
 from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, placed
 from hlo2graph.backends.cuda.forms.dot_parts import (
     CHUNK,
@@ -23,16 +24,14 @@ from hlo2graph.backends.cuda.forms.dot_parts import (
     ROWS,
     WARP,
     Held,
-    Part,
     power,
 )
-from hlo2graph.backends.cuda.forms.dot_tensor import TensorWriter
 from hlo2graph.backends.cuda.forms.fold_places import Place
 from hlo2graph.backends.cuda.forms.folding import FoldWriter, Values
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
 from hlo2graph.backends.cuda.forms.online_softmax import OnlineSoftmax
-from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, neighbours
+from hlo2graph.backends.cuda.forms.product import DotProduct, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
 from hlo2graph.hlo import Instruction
@@ -70,42 +69,6 @@ def warps_attention_kernel(form: Form, region: Attention) -> KernelSource:
     return _Writer(form, region).kernel()
 
 
-class _Product(TensorWriter):
-    """One of the two products: a warp has its rows, and a chunk of keys or a tile of values."""
-
-    def __init__(
-        self, form: Form, product: Product, rows: Side, columns: Side, emit: ElementEmitter
-    ) -> None:
-        super().__init__([Part.of(form, product, rows, columns)], rows, columns, emit=emit)
-
-    def begin(self, batch: Index, top: Expr) -> None:
-        """Take where the warp is: its rows begin at `top`."""
-        self.batch, self.top = batch, top
-        self.places = [self.places_of_side(self.rows, top, self.each[0]), []]
-
-    def held_rows(self) -> list[Held]:
-        """Write how all elements of the rows come into registers."""
-        [part], found = self.parts, list[Held]()
-        for chunk in range(part.chunks):
-            name = self.emit.fresh("held")
-            self.hold(part.rows, self.dtype, name)
-            steps = self._steps_from(part, self._first_step(str(chunk)))
-            self.fill(part, part.rows, name, steps)
-            found.append(Held(part.rows, (name,)))
-        return found
-
-    def add(self, left: Expr, chunk: Expr, held: Held) -> None:
-        """Write the products of held rows and of columns from `left` on, of a chunk of steps."""
-        [part] = self.parts
-        self.places[1] = self.places_of_side(self.columns, left, self.each[1])
-        with self.emit.block(""):
-            self.multiply(part, self._steps_from(part, self._first_step(chunk)), held)
-
-    def scale(self, factors: str) -> None:
-        """Write how each row's sums are multiplied by its factor."""
-        self.each_sum(f"total[i][j][n] = hlo::multiply(total[i][j][n], {factors}[2 * i + n / 2]);")
-
-
 class _Writer:
     def __init__(self, form: Form, region: Attention) -> None:
         self.form, self.region, self.emit = form, region, form.emitter()
@@ -115,12 +78,12 @@ class _Writer:
         self.rows = product.sides[weighing.weights].cut(ROWS)
         values = product.sides[1 - weighing.weights]
         values = values.cut(min(MOST_COLUMNS, COLUMNS * power(-(-values.extent // COLUMNS))))
-        self.values = _Product(form, product, self.rows, values, self.emit)
+        self.values = RowsProduct(form, product, self.rows, values, self.emit)
         scored = replace(form, instr=computation[weighing.scores])
         scores = ScoreProduct(scored, weighing.side, weighing.rows, self.rows.sizes)
         rows, keys = (scores.sides[k] for k in (1 - weighing.side, weighing.side))
         self.keys = keys.extent
-        self.scores = _Product(scored, scores, rows.cut(ROWS), keys.cut(CHUNK), self.emit)
+        self.scores = RowsProduct(scored, scores, rows.cut(ROWS), keys.cut(CHUNK), self.emit)
         self.own = self.scores.each[0]  # rows of a thread
         self.tiles = -(-self.rows.tiles // WARPS)
         self.fold = FoldWriter(self.emit, region.rows, computation)
@@ -269,6 +232,7 @@ class _Writer:
         emit, values = self.emit, self.values
         online = OnlineSoftmax(emit, self.fold, softmax)
         with self._chunks():
+            self._pass_by(softmax, [most for most, _ in online.found])
             emit.line(f"hlo::u32 kept[{self.own}][{values.registers}];")
             emit.line(f"float scale[{self.own}];")
             with emit.block(""):
@@ -287,6 +251,28 @@ class _Writer:
             with emit.block(""):
                 emit.line(f"auto& total = sums[{tile}];")
                 values.scale("share")
+
+    def _pass_by(self, softmax: Softmax, largest: Sequence[Expr]) -> None:
+        """Write how a warp passes by a chunk of keys that none of its rows sees."""
+        emit = self.emit
+        masks = {mask.chosen: mask for mask in self.region.weighing.masks}
+        mask = masks.get(softmax.folded.name)
+        if mask is None:
+            return
+        key = emit.integer(
+            f"chunk * {CHUNK}" if mask.is_first else f"chunk * {CHUNK} + {CHUNK - 1}"
+        )
+        if not mask.is_first and self.keys % CHUNK:
+            key = emit.integer(f"{key} < {self.keys} ? {key} : {self.keys - 1}")
+        places = [placed(mask.places, self._index(query, key)) for query in self.queries]
+        seen = [emit.leaf(mask.predicate, 0, place) for place in places]
+        value = emit.leaf(mask.hidden, 0, places[0])
+        seen = [f"{test} == {'true' if mask.seen else 'false'}" for test in seen]
+        with emit.block(f"if ({hidden_from(seen, value, largest)})"):
+            emit.line("hlo::u32 odd = 0;")
+            for tile in range(self.values.columns.tiles):
+                self.values.look_for_odd(str(tile * self.values.columns.tile))
+            emit.line(f"if (!{is_odd()}) continue;")
 
     def _sum(self, held: Sequence[Held]) -> None:
         """Write how a warp sums values by their weights."""
