@@ -21,6 +21,7 @@ from hlo2graph.backends.cuda.forms.folding import (
     lines_each,
     power_below,
 )
+from hlo2graph.backends.cuda.forms.kept_row import kept_value
 from hlo2graph.backends.cuda.forms.shifted_rows import may_shift, whole_runs
 from hlo2graph.backends.cuda.forms.windows import patch_of
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
@@ -60,16 +61,7 @@ class RowPlan:
     reads_first: bool  # before the first fold, all that any stage asks for
     patch: tuple[int, int] | None = None
     is_shifted: bool = False  # rows begin anywhere in a run; see shifted_rows
-
-    @property
-    def is_whole(self) -> bool:
-        """All threads have as many chunks."""
-        return self.vectors % (self.team.slices * self.chunks) == 0
-
-    @property
-    def is_once(self) -> bool:
-        """One round of chunks covers the row."""
-        return self.team.slices * self.chunks >= self.vectors
+    kept: str | None = None  # what is kept of a row in shared memory; see kept_row
 
 
 def plan_rows(region: Rows, signature: Signature, computation: Computation) -> RowPlan:
@@ -79,7 +71,7 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
     height, width = patch_of(computation, region.space.shape)
     size = height * width
-    shifted = _shifted(region, signature, reads or sizes, lines) if size == 1 else None
+    shifted = _shifted(region, signature, reads or sizes, computation) if size == 1 else None
     if shifted is not None:
         return shifted
     beside = _vector(region, min(sizes)) if size == 1 else width
@@ -111,21 +103,23 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(reads or sizes) if passes > 1 else 0
         slices = _long_slices(region, signature, most, again)
+        chunks = _even_chunks(vectors // slices, chunks)
     at_once = vector * chunks * len(signature.parameters) <= _most_held(slices)
     first = held and at_once and _is_resident(region, signature, slices)
     team = Team(_lanes(region, signature, slices), slices)
     patch = (height, width) if size > 1 else None
-    return RowPlan(team, vector, vectors, chunks, held, first, patch)
+    kept = None if held else kept_value(region, computation, signature, team)
+    return RowPlan(team, vector, vectors, chunks, held, first, patch, kept=kept)
 
 
 def _shifted(
-    region: Rows, signature: Signature, sizes: Sequence[int], lines: int
+    region: Rows, signature: Signature, sizes: Sequence[int], computation: Computation
 ) -> RowPlan | None:
     """Return the plan of rows that begin anywhere in a word, if elements are narrow.
 
     `sizes` are the bytes of an element of each array that is read, or of what is written.
     """
-    vector = SHIFTED_BYTES // max(sizes)
+    vector, lines = SHIFTED_BYTES // max(sizes), lines_each(computation)
     if _vector(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
         return None
     if signature.misaligned:
@@ -153,7 +147,8 @@ def _shifted(
     if vectors < slices:
         return None
     team = Team(_lanes(region, signature, slices), slices)
-    return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True)
+    kept = None if held else kept_value(region, computation, signature, team)
+    return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True, kept=kept)
 
 
 def _even_chunks(words: int, most: int) -> int:

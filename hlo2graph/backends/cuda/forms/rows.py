@@ -18,6 +18,7 @@ from typing import TypeAlias
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.fold_places import Place, Run, patch_stretch, stretch_of
 from hlo2graph.backends.cuda.forms.folding import LATER, FoldWriter
+from hlo2graph.backends.cuda.forms.kept_row import KeptRow, kept_bytes
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.forms.shifted_rows import ShiftedRow
@@ -28,7 +29,8 @@ from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Rows
 from hlo2graph.ops.region_spaces import Size
 
-_Round: TypeAlias = AbstractContextManager[tuple[Sequence[Run], Expr | None]]
+_Runs: TypeAlias = tuple[Sequence[Run], Sequence[Expr], Expr | None]
+_Round: TypeAlias = AbstractContextManager[_Runs]
 
 
 def rows_kernel(
@@ -46,7 +48,8 @@ def rows_kernel(
     emitter.leave()
     text = signature.declare(emitter.needed_lines(), plan.team.threads, wide=plan.vector > 1)
     grid = blocks_for(region.results, plan.team.lanes)
-    return KernelSource(signature.name, text, grid, plan.team.threads)
+    shared = kept_bytes(region) if plan.kept else 0
+    return KernelSource(signature.name, text, grid, plan.team.threads, shared)
 
 
 class _Writer:
@@ -57,9 +60,12 @@ class _Writer:
         self.emit = fold.emit
         self._held: list[Run] = []
         self._shifted: ShiftedRow | None = None
+        self._keeper = KeptRow(fold, plan.kept) if plan.kept else None
 
     def write(self) -> None:
         """Write all lines."""
+        if self._keeper:
+            self._keeper.declare()
         self.plan.team.place(self.emit)
         self._place_row()
         ready = {k: self._stage_before(k) for k in self.fold.results(Size.FULL)}
@@ -74,8 +80,10 @@ class _Writer:
         late = [k for k, first in ready.items() if first == len(self.region.stages)]
         if late:
             for round_ in self._rounds():
-                with round_ as (chunks, _):
-                    self.fold.store_runs(chunks, late, self.inside)
+                with round_ as (runs, firsts, _):
+                    if self._keeper:
+                        self._keeper.recall(runs, firsts)
+                    self.fold.store_runs(runs, late, self.inside)
         self._store_row()
         if self.plan.reads_first:
             loads_first(self.emit, start)
@@ -122,23 +130,21 @@ class _Writer:
         """Return the chunks of a round, of which `first` is the first run of columns."""
         found = []
         slices, vectors = self.plan.team.slices, self.plan.vectors
-        if (row := self._shifted) is not None:
-            for k in range(self.plan.chunks):
-                at = self.emit.integer(f"{first} + {k * slices}") if k else first
-                found.append(row.run(at, is_open=(k + 1) * slices > vectors))
-            return [*found, row.ends()]
+        row = self._shifted
         for k in range(self.plan.chunks):
             at = self.emit.integer(f"{first} + {k * slices}") if k else first
-            open_end = not self.plan.is_whole and k > 0
-            if self.plan.is_once:
-                open_end = (k + 1) * slices > vectors
-            inside = f"{at} < {vectors}" if open_end else None
-            if inside:
-                at = self.emit.integer(f"{inside} ? {at} : {vectors - 1}")
-            found.append(Run(tuple(self._run(at)), inside))
-        return found
+            is_open = (k + 1) * slices > vectors
+            found.append(row.run(at, is_open=is_open) if row else self._run(at, is_open=is_open))
+        return [*found, row.ends()] if row else found
 
-    def _run(self, at: Expr) -> Iterator[Place]:
+    def _run(self, at: Expr, *, is_open: bool) -> Run:
+        """Return run number `at` of the row's columns; where it `is_open`, there may be none."""
+        inside = f"{at} < {self.plan.vectors}" if is_open else None
+        if inside:
+            at = self.emit.integer(f"{inside} ? {at} : {self.plan.vectors - 1}")
+        return Run(tuple(self._places(at)), inside)
+
+    def _places(self, at: Expr) -> Iterator[Place]:
         """Yield the places of run number `at` of the row's columns."""
         emit, region, vector = self.emit, self.region, self.plan.vector
         dims = region.space.reduced
@@ -156,45 +162,40 @@ class _Writer:
             yield Place(emit, region.space, live, number)
 
     def _rounds(self) -> Iterator[_Round]:
-        """Yield all rounds, as what writes what its context writes.
+        """Yield all rounds: of several runs, of one run, and that of the ends, all without a test.
 
-        Each gives the chunks, and the test for the first round.
+        Each writes what its context writes; that gets the runs, where each begins among what is
+        kept of the row, and the test for the first round.
         """
         if self.plan.held:
-            yield nullcontext((self._held, None))
-        elif self._shifted is None:
-            yield self._round()
-        else:
-            yield from self._shifted_rounds(self._shifted)
-
-    @contextmanager
-    def _round(self) -> Iterator[tuple[Sequence[Run], Expr | None]]:
-        at, step = self.emit.fresh("n"), self.plan.team.slices * self.plan.chunks
-        kind = self.emit.index_type
-        with self.emit.block(
-            f"for ({kind} {at} = slice; {at} < {self.plan.vectors}; {at} += {step})"
-        ):
-            yield self._chunks(at), f"{at} == slice"
-
-    def _shifted_rounds(self, row: ShiftedRow) -> Iterator[_Round]:
-        """Yield rounds of several words, of one word, and that of the ends: all without a test."""
-        at, slices, chunks = self.emit.fresh("n"), self.plan.team.slices, self.plan.chunks
+            yield nullcontext((self._held, (), None))
+            return
+        at, slices, row = self.emit.fresh("n"), self.plan.team.slices, self._shifted
+        count = row.runs if row else str(self.plan.vectors)
         self.emit.line(f"{self.emit.index_type} {at} = slice;")
-        for count in dict.fromkeys((chunks, 1)):
-            last = f"{at} + {(count - 1) * slices}" if count > 1 else at
-            head = f"for (; {last} < {row.runs}; {at} += {count * slices})"
-            steps = [f"{at} + {k * slices}" if k else at for k in range(count)]
-            first = f"{at} == slice" if count == chunks else LATER
-            yield self._several(head, row, steps, first)
-        yield self._several(f"if ({row.has_end})", row, (), LATER)
+        is_first = f"{at} == slice"
+        for several in dict.fromkeys((self.plan.chunks, 1)):
+            last = f"{at} + {(several - 1) * slices}" if several > 1 else at
+            head = f"for (; {last} < {count}; {at} += {several * slices})"
+            steps = [f"{at} + {k * slices}" if k else at for k in range(several)]
+            yield self._several(head, steps, is_first)
+            is_first = LATER
+        if row:
+            yield self._ends(row)
 
     @contextmanager
-    def _several(
-        self, head: str, row: ShiftedRow, steps: Sequence[Expr], first: Expr
-    ) -> Iterator[tuple[Sequence[Run], Expr | None]]:
+    def _several(self, head: str, steps: Sequence[Expr], is_first: Expr) -> Iterator[_Runs]:
+        vector = self.plan.vector
         with self.emit.block(head):
-            runs = [row.run(self.emit.integer(step), is_open=False) for step in steps]
-            yield runs or [row.end()], first
+            places = [self.emit.integer(step) for step in steps]
+            run = self._shifted.run if self._shifted else self._run
+            runs = [run(at, is_open=False) for at in places]
+            yield runs, [f"{at} * {vector}" for at in places], is_first
+
+    @contextmanager
+    def _ends(self, row: ShiftedRow) -> Iterator[_Runs]:
+        with self.emit.block(f"if ({row.has_end})"):
+            yield [row.end()], [f"{row.runs} * {self.plan.vector} + slice"], LATER
 
     # ---- stages ---------------------------------------------------------------------------
 
@@ -204,9 +205,11 @@ class _Writer:
         if not self.plan.held:
             fold.begin(reduces)
         for round_ in self._rounds():
-            with round_ as (chunks, is_first):
-                fold.fold_round(reduces, chunks, is_first)
-                fold.store_runs(chunks, early, self.inside)
+            with round_ as (runs, firsts, is_first):
+                fold.fold_round(reduces, runs, is_first)
+                if self._keeper and reduces[-1].name in self.region.stages[-1]:
+                    self._keeper.keep(runs, firsts)
+                fold.store_runs(runs, early, self.inside)
         held = [(reduce, fold.partial[reduce.name][0]) for reduce in reduces]
         parts = [fold.part(reduce, own) for reduce, own in held]
         self.plan.team.combine(self.emit, parts, all_threads=awaited)
