@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 
 from hlo2graph.backends.cuda.cache import entry, load, store
 from hlo2graph.backends.cuda.helpers import HELPERS, most_helpers
@@ -20,6 +21,7 @@ OPTIONS = (
     "--fmad=false",  # an instruction has the same bits in any kernel: see elementwise.cuh
     *("--minimal", "--no-cache"),  # the headers that we use; what is kept, we keep ourselves
 )
+_HERE = Lock()  # held by what is compiled by this process: helpers take what comes meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,15 @@ def _nvrtc() -> Nvrtc:
 def _compile(text: str, arch: str, kind: str) -> bytes:
     target = f"--gpu-architecture={arch if kind == 'CUBIN' else arch.replace('sm_', 'compute_')}"
     asked = (text, headers_for(text), (target, *OPTIONS), kind)
-    answer = HELPERS.compile(asked)
+    is_first = _HERE.acquire(blocking=False)
     try:
+        answer = None if is_first else HELPERS.compile(asked)
         found = _nvrtc().compile(*asked) if answer is None else answer
     except Refused as refused:
         found = str(refused)
+    finally:
+        if is_first:
+            _HERE.release()
     if isinstance(found, str):
         raise BackendError(found)
     return found

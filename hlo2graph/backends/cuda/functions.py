@@ -13,7 +13,7 @@ from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.source import KernelSource
 
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
-LEAST_LETTERS = 5000  # of a unit's C++, but for the last one's
+LEAST_LETTERS = 3500  # of a unit's C++, but for the last one's
 MOST_ALIKE = 16  # units of the least length; those behind them grow
 
 _SECTION = re.compile(rb"\.text\.(\w+)\0")
