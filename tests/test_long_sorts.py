@@ -252,7 +252,7 @@ JAX = """before {
   ROOT r = pred[] compare(ka, kb), direction=LT, type=TOTALORDER }"""
 
 
-@pytest.mark.parametrize(("dims", "how"), [("8191", "count_before"), ("9,2048", "sort_by_key")])
+@pytest.mark.parametrize(("dims", "how"), [("4095", "count_before"), ("9,2048", "sort_by_key")])
 def test_where_pairs_are_few_elements_are_counted(dims, how):
     text = pairs(dims, dims.count(","), "f32", comparator("f32", "LT"))
     (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()

@@ -25,8 +25,7 @@ LONGEST_JOINED = 1 << 20  # of a run that is made of more than two
 SHARED_BYTES = 40 * 1024
 ORDER_BYTES = 2  # of an element's place in a window
 FEWEST = 64
-MOST_PAIRS, LONG_PAIRS = 1 << 25, 1 << 13  # compared at once, in all or for each of a window
-LONGEST_COUNTED = 8192
+MOST_COUNTED, LONGEST_COUNTED = 8192, 4096  # elements that are counted, in all and of a window
 _NAMES = ("dimension", "length", "sorted")
 
 
@@ -89,8 +88,7 @@ def counts(windows: int, length: int) -> bool:
 
     That is more work than any other way, but work of all multiprocessors, and no step of it waits.
     """
-    most = max(MOST_PAIRS, LONG_PAIRS * length)
-    return length <= LONGEST_COUNTED and windows * length * length <= most
+    return length <= LONGEST_COUNTED and windows * length <= MOST_COUNTED
 
 
 def too_wide(shape: AnyShape) -> bool:

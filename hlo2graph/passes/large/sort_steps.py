@@ -16,7 +16,8 @@ SMALL = 1024  # elements of the smaller windows
 _SORT_NS, _SORT_EACH_NS = 4500, 0.02  # of the smaller windows, and for each element
 _WHOLE_NS, _WHOLE_EACH_NS = 9000, 0.015  # of the larger
 _MERGE_NS, _MERGE_EACH_NS = 6700, 0.004
-_JOIN_NS, _LOOK_NS = 2200, 0.00062  # of a step, and for each look of an element
+_JOIN_NS, _LOOK_NS = 2200, 0.0008  # of a step, and for each look of an element
+MOST_JOINS = 1
 
 
 def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
@@ -27,10 +28,10 @@ def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
     best, elements = list(range(first, bits + 1)), rows * whole
     least = _WHOLE_NS + _WHOLE_EACH_NS * elements
     least += (bits - first) * (_MERGE_NS + _MERGE_EACH_NS * elements)
-    for count in range(1, bits - small + 1 if 1 << bits <= LONGEST_JOINED else 0):
+    for count in range(1, MOST_JOINS + 1 if 1 << bits <= LONGEST_JOINED else 0):
         sizes = [small + ceil(k * (bits - small) / count) for k in range(count + 1)]
         joins = list(pairwise(sizes))
-        if min(after - before for before, after in joins) == 1:
+        if min(after - before for before, after in joins) < 2:
             break
         looks = sum(((1 << (after - before)) - 1) * (before + 1) for before, after in joins)
         taken = _SORT_NS + count * _JOIN_NS + (_SORT_EACH_NS + _LOOK_NS * looks) * elements
