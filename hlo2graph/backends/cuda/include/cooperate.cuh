@@ -67,13 +67,9 @@ __device__ inline void rank_chosen(u32 chosen, int (&rank)[Each], int& count) {
   __syncthreads();
   if (lane == 0) warps[warp] = here;
   __syncthreads();
-  int before = 0;
-  count = 0;
-#pragma unroll
-  for (int w = 0; w < Threads / 32; ++w) {
-    if (w == warp) before = count;
-    count += warps[w];
-  }
+  const int held = lane < Threads / 32 ? warps[lane] : 0;
+  const int before = __reduce_add_sync(0xffffffffu, lane < warp ? held : 0);
+  count = __reduce_add_sync(0xffffffffu, held);
 #pragma unroll
   for (int k = 0; k < Each; ++k) rank[k] += before;
 }
