@@ -12,7 +12,7 @@ import hlo2graph as h2g
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.budget.bound import bound
 from hlo2graph.inspect.budget.traffic import traffic_of
-from hlo2graph.program.device_figures import DEVICES, Measured
+from hlo2graph.program.device_figures import DEVICES, Measured, Steps
 from hlo2graph.program.thunks import While
 
 H200 = DEVICES["h200"]
@@ -25,6 +25,15 @@ BEST = Measured(
     fold=2e-6,
     product=3e-6,
     step=1e-9,
+    steps=Steps(
+        fold=10e-9,
+        exchange=20e-9,
+        barrier=40e-9,
+        look=50e-9,
+        column=60e-9,
+        row=70e-9,
+        butterfly=80e-9,
+    ),
 )
 ADD = "sum { a = f32[] parameter(0)\nb = f32[] parameter(1)\nROOT c = f32[] add(a, b) }\n"
 
@@ -67,6 +76,39 @@ def test_a_chain_is_its_nodes_and_branches_are_the_longest():
 )  # fmt: skip
 def test_a_node_takes_what_is_larger(lines, wanted):
     assert seconds(planned(*lines, before=ADD)) == pytest.approx(wanted)
+
+
+LESS = """less { a = f32[] parameter(0)
+b = f32[] parameter(1)
+ROOT c = pred[] compare(a, b), direction=LT, type=TOTALORDER }"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "steps"),
+    [
+        (["x = f32[64,64] parameter(0)", "c = f32[64,64] cholesky(x), lower=true"],
+         64 * 60e-9 + 40e-9),
+        (["x = f32[96,96] parameter(0)", "b = f32[96,8] parameter(1)",
+          "s = f32[96,8] triangular-solve(x, b), left_side=true, lower=true, "
+          "transpose_a=NO_TRANSPOSE"], 96 * 70e-9 + 2 * 40e-9),
+        (["x = c64[4096] parameter(0)", "f = c64[4096] fft(x), fft_type=FFT, fft_length={4096}"],
+         12 * 80e-9 + 2 * 40e-9),
+        # By passes: a network has 15 * 16 / 2 steps, many of them with a barrier.
+        (["x = f32[32768] parameter(0)", "s = f32[32768] sort(x), dimensions={0}, to_apply=less"],
+         4 * (8 * 10e-9 + 2 * 40e-9 + 8 * 20e-9 + 2 * 40e-9)),
+        # As few are best compared one with the other.
+        (["x = f32[1024] parameter(0)", "s = f32[1024] sort(x), dimensions={0}, to_apply=less"],
+         2 * 1024**2 / 5e12 + 40e-9),
+        (["x = f32[4,8192] parameter(0)",
+          "t = (f32[4,16], s32[4,16]) topk(x), k=16, largest=true"],
+         4 * (8 * 10e-9 + 2 * 40e-9)),
+    ],
+    ids=["factor", "substitution", "transform", "sort", "short sort", "top"],
+)  # fmt: skip
+def test_what_has_steps_by_its_nature_takes_them(lines, steps):
+    plan = planned(*lines, before=LESS)
+    assert seconds(plan) == pytest.approx(max(BEST.fold, BEST.elementwise + steps))
+    assert bound(plan, H200, BEST, flat=True).seconds - BEST.launch == pytest.approx(BEST.fold)
 
 
 def test_an_update_in_place_moves_what_is_put_there():

@@ -57,6 +57,25 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """Seconds of one step that waits for the one before it, as tests/gpu/steps.py has them.
+
+    fold, exchange: an addition, or the smaller of two, of what another lane of the warp has.
+    barrier: an addition of what another thread of a block of 256 has.
+    look: a comparison of what shared memory has where the last one told.
+    column, row: of a factor, of a substitution, by a warp. butterfly: of an FFT, by a thread.
+    """
+
+    fold: float
+    exchange: float
+    barrier: float
+    look: float
+    column: float
+    row: float
+    butterfly: float
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """The best that was measured on one GPU, by tests/gpu/minimal.py: what bounds are made of.
 
@@ -66,6 +85,7 @@ class Measured:
     launch: seconds that a graph takes beside its nodes.
     elementwise, fold: seconds of the smallest kernels in a graph, from one to the next.
     product, step: the same of a product, and for each step of its sums, up to `deepest`.
+    steps: seconds that each step adds to the smallest kernel of what has steps by its nature.
     """
 
     bytes_per_second: float
@@ -76,6 +96,7 @@ class Measured:
     fold: float
     product: float
     step: float
+    steps: Steps
     deepest: int = 4096
 
 
@@ -90,6 +111,15 @@ MEASURED: Mapping[str, Measured] = MappingProxyType(
             fold=0.86e-6,
             product=0.97e-6,
             step=0.68e-9,
+            steps=Steps(
+                fold=14.8e-9,
+                exchange=15.9e-9,
+                barrier=29.4e-9,
+                look=19.2e-9,
+                column=27.0e-9,
+                row=19.2e-9,
+                butterfly=7.1e-9,
+            ),
         )
     }
 )

@@ -11,7 +11,8 @@ timed, since all others have just used the caches.
     latency     call, and wait until its results are there; median
     throughput  100 calls, one wait; per call, median
     device      the graph alone, as the device has it; median
-    bound       the least that the device needs for this plan (inspect/budget/bound.py)
+    bound       the least that the device needs for this plan (inspect/budget/bound.py); flat: the
+                same where a sort, a factor, a transform were as quick as a fold
     compile     seconds from text to something to call: cold, with no cache of kernels and nothing
                 tuned before, and warm, the same again
     memory      bytes on the device: arguments, results, temporaries, constants
@@ -109,15 +110,16 @@ def cell(row: dict) -> str:
 
 def closing(found: Sequence[dict]) -> Iterator[str]:
     """Yield the second table: the bound, compile times and memory."""
-    yield f"\n{'':26}{'device':>9}{'bound':>9}{'ratio':>7}{'compile, warm':>17}{'XLA':>15}" + (
-        f"{'memory MB':>12}{'XLA':>9}{'LHS':>9}{'CONC.':>9}"
-    )
+    times = ("device", 9), ("bound", 9), ("ratio", 7), ("flat", 9), ("ratio", 7)
+    others = ("compile, warm", 17), ("XLA", 15), ("memory MB", 12), ("XLA", 9), ("LHS", 9)
+    yield f"\n{'':26}" + "".join(f"{n:>{w}}" for n, w in (*times, *others, ("CONC.", 9)))
     for result in found:
         runs = result["runs"]
         ours = runs["hlo2graph"]
         line = f"{result['program'][:26]:26}"
         line += f"{figure(ours, 'device', 1e6):>9}{figure(ours, 'bound', 1e6):>9}"
-        line += f"{figure(ours, 'ratio', 1, 2):>7}"
+        line += f"{figure(ours, 'ratio', 1, 2):>7}{figure(ours, 'bound flat', 1e6):>9}"
+        line += f"{figure(ours, 'ratio flat', 1, 2):>7}"
         for name, wide in (("hlo2graph", 17), ("xla", 15)):
             row = runs[name]
             both = f"{figure(row, 'compile', 1, 2)} s, {figure(row, 'warm', 1e3, 0)} ms"
@@ -157,8 +159,9 @@ def compare(program: Program, rounds: int) -> dict[str, dict]:
     if isinstance(first, OurCall):
         row = rows["hlo2graph"]
         row |= first.bound()
-        if row.get("bound"):
-            row["ratio"] = row["device"] / row["bound"]
+        for kind in ("", " flat"):
+            if row.get(f"bound{kind}"):
+                row[f"ratio{kind}"] = row["device"] / row[f"bound{kind}"]
     agreement(rows, calls)
     return rows
 

@@ -5,6 +5,7 @@
 - What a graph of one small kernel takes on the device, beside that kernel.
 - How long the smallest kernel of each form takes in a graph, from node to node: chains of such
   kernels, of two lengths, replayed back to back; the difference over the difference in length.
+- What one step takes that waits for the one before it, by kind (tests/gpu/steps.py).
 - Bytes a second of a large copy, and operations a second of large products, by unit.
 
 Prints the row for hlo2graph/program/device_figures.py; --out gets minimal.json.
@@ -36,6 +37,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     given = parser.parse_args()
     from hlo2graph.errors import BackendError
+    from tests.gpu.steps import step_seconds
     from tests.gpu.suite import describe
 
     try:
@@ -43,7 +45,8 @@ def main() -> int:
     except BackendError as error:
         print(f"nothing to measure on: {error}", file=sys.stderr)
         return 3
-    found: dict[str, object] = {"environment": environment, **latencies(), **rates()}
+    found: dict[str, object] = {"environment": environment, **latencies()}
+    found |= {"steps": step_seconds(), **rates()}
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "minimal.json").write_text(json.dumps(found, indent=1) + "\n")
     for name, value in found.items():

@@ -2,9 +2,10 @@
 
 A node takes the larger of two times: what it moves at the speed of a large copy, or computes at the
 best that its unit was measured at (its roofline); and what the smallest kernel of its form takes
-from one node to the next. A loop is its rounds one after the other, a conditional the branches that
-were taken; neither takes time of its own, though a device gives it some. What runs side by side is
-taken to have room.
+from one node to the next. That kernel has as many steps that wait for each other as a product of
+that depth has, or as the best known way to sort, to factor, to transform as much (chains.py). A
+loop is its rounds one after the other, a conditional the branches that were taken; neither takes
+time of its own, though a device gives it some. What runs side by side is taken to have room.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from hlo2graph.hlo import Computation
+from hlo2graph.inspect.budget.chains import chain_seconds
 from hlo2graph.inspect.budget.cost import Costs, depth_of
 from hlo2graph.inspect.budget.traffic import traffic_of
 from hlo2graph.ops.region import Attention, Folding, Own, SideBySide, region_of
@@ -45,19 +47,30 @@ class Bound:
     path: tuple[tuple[str, float], ...]
 
 
-def bound(plan: Plan, device: Device, measured: Measured, runs: Runs | None = None) -> Bound:
+def bound(
+    plan: Plan,
+    device: Device,
+    measured: Measured,
+    runs: Runs | None = None,
+    *,
+    flat: bool = False,
+) -> Bound:
     """Return the bound of one run of the plan.
 
+    flat: takes what sorts, factors or transforms for as quick as a fold, however much that is.
     runs: how often its thunks ran, for loops whose number of rounds is known only then, and for
         conditionals; without it such a loop is taken to run once, and the longest branch.
     """
-    found = _Bounds(plan, device, measured, runs or Counter()).of(plan.body)
+    found = _Bounds(plan, device, measured, runs or Counter(), flat=flat).of(plan.body)
     return replace(found, seconds=measured.launch + found.seconds)
 
 
 class _Bounds:
-    def __init__(self, plan: Plan, device: Device, measured: Measured, runs: Runs) -> None:
+    def __init__(
+        self, plan: Plan, device: Device, measured: Measured, runs: Runs, *, flat: bool = False
+    ) -> None:
         self._computations, self._measured, self._runs = plan.computations, measured, runs
+        self._flat = flat
         self._costs = Costs(plan, device)
         self._latencies: dict[str, float] = {}
 
@@ -150,10 +163,13 @@ class _Bounds:
                 return max(self._latency(name) for name in called)
             case Folding():
                 return measured.fold
-            case Own() | Attention():
+            case Own() | Attention() as region:
                 depth = depth_of(computation)
                 if depth:
                     return measured.product + measured.step * min(depth, measured.deepest)
-                return measured.fold
+                if self._flat or isinstance(region, Attention):
+                    return measured.fold
+                steps = chain_seconds(computation[region.hero], computation, measured)
+                return max(measured.fold, measured.elementwise + steps)
             case _:
                 return measured.elementwise
