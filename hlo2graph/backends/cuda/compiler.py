@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import cache
 from threading import Lock
 
 from hlo2graph.backends.cuda.cache import entry, load, store
-from hlo2graph.backends.cuda.helpers import HELPERS, most_helpers
+from hlo2graph.backends.cuda.helpers import HELPERS
 from hlo2graph.backends.cuda.nvrtc import Nvrtc, Refused
 from hlo2graph.backends.cuda.prelude import headers, headers_for
 from hlo2graph.backends.cuda.source import HEADER
@@ -47,11 +48,11 @@ def start_helpers() -> None:
 
 
 def compile_units(units: Iterable[str], arch: str) -> list[Compiled]:
-    """Compile translation units for `arch` (sm_NN), as many at once as processors allow.
+    """Compile translation units for `arch` (sm_NN), as many at once as there are processors.
 
     Each is begun as soon as it is there, while those behind it are still written.
     """
-    pool = ThreadPoolExecutor(most_helpers() + 1)
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
     try:
         begun = [pool.submit(compile_cubin, text, arch) for text in units]
         return [unit.result() for unit in begun]

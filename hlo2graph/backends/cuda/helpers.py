@@ -1,7 +1,7 @@
 """Processes that compile beside this one, since NVRTC parses one text at a time in each.
 
-They are started while a program is planned, which takes longer than that, and serve all programs
-that follow; one without work for a minute ends. Where there can be none, this process compiles.
+They are started while a program is planned, and serve all programs that follow; one without work
+for a minute ends. This process compiles too: whatever comes first, and all where none can be.
 """
 
 from __future__ import annotations
