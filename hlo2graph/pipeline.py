@@ -56,7 +56,9 @@ from hlo2graph.passes.loops.guard_rounds import guard_rounds
 from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.part_dots import part_dots
+from hlo2graph.passes.repeat_inits import repeat_inits
 from hlo2graph.passes.round_compared import round_compared
+from hlo2graph.passes.scans_to_windows import scans_to_windows
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.sizes.settle_sizes import settle_sizes
@@ -85,7 +87,16 @@ Pass: TypeAlias = Callable[[Module], Module]
 Stage: TypeAlias = Module | Program | BufferAssignment | Plan
 
 EXPANSIONS: tuple[Pass, ...] = (
-    *(call_asyncs, unfuse_middles, settle_sizes, expand_scans, expand_sorts, expand_choleskys),
+    *(
+        call_asyncs,
+        unfuse_middles,
+        settle_sizes,
+        scans_to_windows,
+        expand_scans,
+        expand_sorts,
+        expand_choleskys,
+        repeat_inits,
+    ),
 )
 PASSES: dict[str, tuple[Pass, ...]] = {
     "none": EXPANSIONS,

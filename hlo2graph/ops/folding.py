@@ -26,7 +26,8 @@ UFUNCS: dict[str, np.ufunc] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-SEQUENTIAL = 256  # steps folded one by one; more are first combined in pairs, in order
+SEQUENTIAL = 4096  # steps folded one by one; more are first combined in pairs, in order
+WINDOW = 32  # elements that XLA folds at once along a dimension; of more, it folds windows first
 
 Fold: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], tuple[Array, ...]]
 
@@ -56,6 +57,15 @@ def identity_of(ufunc: np.ufunc, dtype: DType) -> Array:
             return np.asarray(0 if low else (1 << dtype.bits) - 1, work)
         case _:
             return np.asarray(-np.inf if low else np.inf, work)
+
+
+def neutral_of(opcode: str, dtype: DType) -> Array:
+    """Return the element that changes no other: of float sums -0, for 0 + -0 is 0."""
+    if opcode == "add" and dtype.is_float:
+        return np.asarray(-0.0, dtype.numpy)
+    if opcode == "and":
+        return np.asarray(-1).astype(dtype.numpy)
+    return np.asarray(identity_of(UFUNCS[opcode], dtype), dtype.numpy)
 
 
 def as_tuple(value: HostValue) -> tuple[Array, ...]:
@@ -100,6 +110,40 @@ def fold_leading(
     held = tuple(accumulators)
     for step in range(values[0].shape[0]):
         held = fold(held, [v[step] for v in values])
+    return held
+
+
+def windows_of(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes of the windows that dimensions are first folded by; none where none are."""
+    return tuple(min(n, WINDOW) for n in sizes) if max(sizes, default=0) > WINDOW else ()
+
+
+def fold_windows(fold: Fold, init: Array, values: Array, count: int) -> Array:
+    """Fold `values` along their first `count` dimensions from `init`, as XLA does on the CPU.
+
+    That is, by windows, each of which begins from `init`, and then what they gave in the same way.
+    It shows where a region does something else to a value than to an accumulator.
+    """
+    while values.size and (windows := windows_of(values.shape[:count])):
+        values = _folded_windows(fold, init, values, windows)
+    kept = values.shape[count:]
+    (result,) = fold_leading(fold, [np.broadcast_to(init, kept)], [values.reshape(-1, *kept)])
+    return result
+
+
+def _folded_windows(fold: Fold, init: Array, values: Array, windows: Sequence[int]) -> Array:
+    """Fold each window into one value; the first and the last may jut out at the edges."""
+    sizes, kept = values.shape[: len(windows)], values.shape[len(windows) :]
+    counts = [-(-n // w) for n, w in zip(sizes, windows, strict=True)]
+    beyond = [c * w - n for n, c, w in zip(sizes, counts, windows, strict=True)]
+    edges = [(n // 2, n - n // 2) for n in beyond]
+    padded = np.pad(values, [*edges, *((0, 0) for _ in kept)])
+    inside = np.pad(np.ones((*sizes, *(1 for _ in kept)), bool), [*edges, *((0, 0) for _ in kept)])
+    held = np.broadcast_to(init, (*counts, *kept))
+    for step in np.ndindex(*windows):
+        at = tuple(slice(s, None, w) for s, w in zip(step, windows, strict=True))
+        (found,) = fold([held], [padded[at]])
+        held = np.where(inside[at], found, held)
     return held
 
 

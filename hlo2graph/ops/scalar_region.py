@@ -17,6 +17,7 @@ _ALLOWED = _ELEMENTWISE | {
         "parameter",
         "constant",
         "bitcast",
+        "bitcast-convert",
         "broadcast",
         "reshape",
         "copy",
@@ -26,7 +27,7 @@ _ALLOWED = _ELEMENTWISE | {
     *("call", "fusion"),
 }
 _CHOOSING = frozenset({"maximum", "minimum", "and", "or", "xor"})  # which round nothing
-_COMMUTATIVE = _CHOOSING | {"add", "multiply"}
+COMMUTATIVE = _CHOOSING | {"add", "multiply"}
 
 
 def is_elementwise_region(computations: Mapping[str, Computation], name: str) -> bool:
@@ -58,7 +59,7 @@ def binary_reducer(computations: Mapping[str, Computation], name: str) -> str | 
         return None
     if root.operands == parameters:
         return root.opcode
-    swapped = root.operands == parameters[::-1] and root.opcode in _COMMUTATIVE
+    swapped = root.operands == parameters[::-1] and root.opcode in COMMUTATIVE
     return root.opcode if swapped else None
 
 
@@ -68,7 +69,7 @@ def in_any_order(computations: Mapping[str, Computation]) -> frozenset[str]:
     return frozenset(
         name
         for name, opcode in opcodes.items()
-        if opcode in _CHOOSING or (opcode in _COMMUTATIVE and not _rounds(computations[name]))
+        if opcode in _CHOOSING or (opcode in COMMUTATIVE and not _rounds(computations[name]))
     )
 
 

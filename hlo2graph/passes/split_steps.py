@@ -21,8 +21,7 @@ from hlo2graph.hlo import (
     SliceDim,
 )
 from hlo2graph.ops import OPS
-from hlo2graph.ops.folding import UFUNCS, identity_of
-from hlo2graph.ops.spec import Array
+from hlo2graph.ops.folding import neutral_of
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.rules.values import add_filled, made
 
@@ -151,7 +150,7 @@ class Steps:
         shape = self.draft.shape(name)
         dims = tuple(n for d, n in enumerate(shape.dims) if d not in reduced)
         scalar = Shape(shape.dtype)
-        start = Literal(scalar, _neutral(self.opcode, shape.dtype))
+        start = Literal(scalar, neutral_of(self.opcode, shape.dtype))
         neutral = self.draft.add(self.instr, "constant", scalar, payload=start)
         attrs: dict[str, Attribute] = {
             "dimensions": tuple(sorted(reduced)),
@@ -228,12 +227,3 @@ class _Rest:
         if instr.shape.dims != whole.dims:
             name = draft.add(instr, "reshape", whole, (name,))
         return self.steps.cut_out(name, whole, cut, cut.parts * cut.size, whole.dims[cut.dim])
-
-
-def _neutral(opcode: str, dtype: DType) -> Array:
-    """Return the element that changes no other: of float sums -0, for 0 + -0 is 0."""
-    if opcode == "add" and dtype.is_float:
-        return np.asarray(-0.0, dtype.numpy)
-    if opcode == "and":
-        return np.asarray(-1).astype(dtype.numpy)
-    return np.asarray(identity_of(UFUNCS[opcode], dtype), dtype.numpy)

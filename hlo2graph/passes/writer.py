@@ -37,8 +37,11 @@ class Writer:
     def constant(self, shape: Shape, value: int) -> str:
         """Write a scalar constant."""
         scalar = Shape(shape.dtype)
-        literal = Literal(scalar, np.full((), value).astype(scalar.dtype.numpy))
-        return self._write("constant", scalar, (), {}, literal)
+        return self.literal(Literal(scalar, np.full((), value).astype(scalar.dtype.numpy)))
+
+    def literal(self, literal: Literal) -> str:
+        """Write a constant."""
+        return self._write("constant", literal.shape, (), {}, literal)
 
     def _write(
         self,

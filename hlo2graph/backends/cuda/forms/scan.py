@@ -16,30 +16,15 @@ from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.hlo import Instruction, Shape, WindowDim
+from hlo2graph.hlo import Shape
+from hlo2graph.ops.cumulative import is_backwards, scanned_dim
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.device_folds import window_dims
 
-FEWEST = 64  # elements of a row below which each thread folds its own
 WARP = 32
 MOST_THREADS = 512
 ALONE = 256  # threads of a block whose threads take a row each
 TOGETHER = 4  # elements of a thread in a row of a block
 AT_ONCE = 8  # elements of a thread's own row that are loaded together
-
-
-def scanned_dim(instr: Instruction) -> int | None:
-    """Return the dimension that a reduce-window accumulates along, if that is all it does."""
-    dims = next(instr.shape.leaves()).dims
-    window = window_dims(instr)
-    wide = [d for d, w in enumerate(window) if w != WindowDim(1)]
-    if len(wide) != 1:
-        return None
-    (along,) = wide
-    length, found = dims[along], window[along]
-    forwards = WindowDim(length, pad_low=length - 1)
-    backwards = WindowDim(length, pad_high=length - 1)
-    return along if length >= FEWEST and found in (forwards, backwards) else None
 
 
 def scan_kernel(form: Form) -> KernelSource:
@@ -74,7 +59,7 @@ class _Rows:
         self.emit: ElementEmitter = form.emitter()
         self.shape: Shape = form.shape(0)
         self.length = self.shape.dims[along]
-        self.backwards = window_dims(form.instr)[along].pad_high > 0
+        self.backwards = is_backwards(form.instr, along)
         self.leaves = tuple(form.instr.shape.leaves())
         self.row: dict[int, Expr] = {}
 

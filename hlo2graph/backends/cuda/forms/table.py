@@ -16,13 +16,14 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.lapack import lapack_kernel
 from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
 from hlo2graph.backends.cuda.forms.runs import runs_kernel
-from hlo2graph.backends.cuda.forms.scan import scan_kernel, scanned_dim
+from hlo2graph.backends.cuda.forms.scan import scan_kernel
 from hlo2graph.backends.cuda.forms.scatter import scatter_kernel
 from hlo2graph.backends.cuda.forms.solve import cholesky_kernel, solve_kernel
 from hlo2graph.backends.cuda.forms.sort import sort_kernel
 from hlo2graph.backends.cuda.forms.top import top_k_kernel
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops import OPS
+from hlo2graph.ops.cumulative import scanned_dim
 from hlo2graph.ops.device import OwnKernel, device_of
 
 OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
