@@ -121,7 +121,7 @@ class _Regions:
         """Return the name of the region, or None where there is none."""
         if name not in self._found:
             made = _region(self._computations[name], fresh(f"{name}.scalar", self._taken))
-            self._found[name] = made and made.name
+            self._found[name] = None if made is None else made.name
             if made is not None:
                 self.made[made.name] = made
         return self._found[name]
