@@ -98,12 +98,16 @@ def measured(count: int) -> dict[str, float]:
     if jax.default_backend() != "gpu":
         return found
     value = np.ones(ELEMENTS, np.float32)
-    theirs = [[jax.device_put(value) for _ in range(count)] for _ in range(CALLS)]
-    jax.block_until_ready(theirs)
+
+    def fresh() -> list[list[Any]]:
+        theirs = [[jax.device_put(value) for _ in range(count)] for _ in range(CALLS)]
+        jax.block_until_ready(theirs)
+        return theirs
+
     stream = int(subject.executable.stream)
-    found["jax"] = subject.seconds(theirs)
+    found["dlpack"] = median(lambda args: [a.__dlpack__(stream=stream) for a in args], fresh())
+    found["jax"] = subject.seconds(theirs := fresh())
     found["same jax"] = subject.seconds([theirs[0]] * CALLS)
-    found["dlpack"] = median(lambda args: [a.__dlpack__(stream=stream) for a in args], theirs)
     return found
 
 
