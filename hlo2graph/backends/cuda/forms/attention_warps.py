@@ -1,10 +1,11 @@
-"""The attention form for many rows: each warp has rows of its own, and looks at all their keys.
+"""The attention form of 16 bits: a chunk of keys at a time, scores and weights in registers.
 
-It does so once for each stage of folds, and once more for the product with the values: scores are
-computed again each time, a chunk of keys after the other, and stay in registers, as weights do.
 That is as tensor cores want them: of a chunk's scores a thread has those keys of its rows whose
-weights it gives to the second product. Warps of a block read the same keys at about the same time,
-so that most come from the cache that they share.
+weights it gives to the second product. Where rows are many each warp has rows of its own, and looks
+at all their keys; warps of a block read the same keys at about the same time, so that most come
+from the cache that they share. Where rows are few all warps of a block have the same, and share out
+the keys (attention_meeting.py). A softmax takes one look at the keys; other folds take one for each
+of their stages, and one for the product with the values: scores are computed again each time.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from dataclasses import replace
 from math import prod
 
 from hlo2graph.backends.cuda.forms.attention_hidden import hidden_from, is_odd
+from hlo2graph.backends.cuda.forms.attention_meeting import meet, meeting_bytes
 from hlo2graph.backends.cuda.forms.attention_product import RowsProduct
 from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, placed
 from hlo2graph.backends.cuda.forms.dot_parts import (
     CHUNK,
     COLUMNS,
     EACH,
+    MOST_WARPS,
     ROWS,
     WARP,
     Held,
@@ -43,34 +46,51 @@ from hlo2graph.ops.region_attention import FEW_ROWS, MOST_KEYS, MOST_LONG_STEPS
 from hlo2graph.ops.region_softmax import Softmax, are_shares, softmax_of
 
 WARPS = 4  # of a block
-MANY = 8  # warps of a multiprocessor, from which on it needs no others to share their keys
+MANY = 3  # warps of a multiprocessor, from which on they need not share rows
+ENOUGH = 16  # warps of a multiprocessor, beyond which no more share rows
 TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
 MOST_COLUMNS = 64  # of the values, that a warp reads at once
 RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
 WIDE = 192  # elements of a key and a value together, from which they are
 
 
-def suits_warps(form: Form, region: Attention) -> bool:
-    """Tell whether warps of their own for rows do well: they can, and are many, or must."""
-    weighing = region.weighing
-    scores = form.computation[weighing.scores]
-    lhs, product = written(form.computation[scores.operands[0]]), DotProduct(form)
+def warps_for(form: Form, region: Attention) -> int:
+    """Return how many warps share rows: one if they have their own; 0 if this is no form for it."""
+    weighing, computation = region.weighing, form.computation
+    scores, product = computation[weighing.scores], DotProduct(form)
+    lhs, keys = written(computation[scores.operands[0]]), written(scores).dims[weighing.key]
     rows, columns = (product.sides[k] for k in (weighing.weights, 1 - weighing.weights))
     deep = prod(lhs.dims[d] for d in integers(scores, "lhs_contracting_dims"))
-    if lhs.dtype.size > 2 or rows.extent <= FEW_ROWS or max(deep, columns.extent) > MOST_LONG_STEPS:
-        return False
-    tiles = prod(product.batches) * rows.cut(ROWS).tiles
-    many = tiles >= form.signature.device.multiprocessors * MANY
-    return many or written(scores).dims[weighing.key] > MOST_KEYS
+    if lhs.dtype.size > 2 or max(deep, columns.extent) > MOST_LONG_STEPS:
+        return 0
+    tiles, chunks = prod(product.batches) * rows.cut(ROWS).tiles, keys // CHUNK
+    multiprocessors = form.signature.device.multiprocessors
+    are_few, are_many = rows.extent <= FEW_ROWS, tiles >= multiprocessors * MANY
+    if _softmax(form, region) is None:
+        return int(not are_few and (are_many or keys > MOST_KEYS))
+    if are_many and not are_few:
+        return 1
+    most = MOST_WARPS // (2 if deep + columns.extent >= WIDE else 1)
+    wanted = -(-multiprocessors * ENOUGH // tiles)
+    return 1 << (min(most, chunks, wanted).bit_length() - 1)
 
 
-def warps_attention_kernel(form: Form, region: Attention) -> KernelSource:
-    """Return the kernel of attention; the form's instruction is the product with the values."""
-    return _Writer(form, region).kernel()
+def _softmax(form: Form, region: Attention) -> Softmax | None:
+    """Return the softmax whose weights are summed, if they are a softmax's and no others."""
+    stages, computation = region.rows.stages, form.computation
+    weights = form.instr.operands[region.weighing.weights]
+    found = softmax_of(computation, form.computations, stages)
+    return found if found and are_shares(computation, found, weights) else None
+
+
+def warps_attention_kernel(form: Form, region: Attention, sharing: int) -> KernelSource:
+    """Return the kernel of attention, of rows that so many warps share."""
+    return _Writer(form, region, sharing).kernel()
 
 
 class _Writer:
-    def __init__(self, form: Form, region: Attention) -> None:
+    def __init__(self, form: Form, region: Attention, sharing: int) -> None:
+        self.sharing, self.warps = sharing, sharing if sharing > 1 else WARPS
         self.form, self.region, self.emit = form, region, form.emitter()
         weighing, computation = region.weighing, form.computation
         self.weights = computation[form.instr.operands[weighing.weights]]
@@ -85,19 +105,20 @@ class _Writer:
         self.keys = keys.extent
         self.scores = RowsProduct(scored, scores, rows.cut(ROWS), keys.cut(CHUNK), self.emit)
         self.own = self.scores.each[0]  # rows of a thread
-        self.tiles = -(-self.rows.tiles // WARPS)
+        self.tiles = self.rows.tiles if sharing > 1 else -(-self.rows.tiles // WARPS)
         self.fold = FoldWriter(self.emit, region.rows, computation)
         self.fold.width = self.own
 
     def kernel(self) -> KernelSource:
         """Return the kernel."""
         self._write()
-        threads, signature = WARPS * WARP, self.form.signature
+        threads, signature = self.warps * WARP, self.form.signature
         wide = self.scores.parts[0].steps + self.values.columns.extent >= WIDE
-        resident = RESIDENT // threads // (2 if wide else 1)
+        resident = max(1, RESIDENT // threads // (2 if wide else 1))
         text = signature.declare(self.emit.needed_lines(), threads, wide=True, resident=resident)
         blocks = prod(self.values.product.batches) * self.tiles
-        return KernelSource(signature.name, text, (blocks, 1, 1), threads)
+        size = meeting_bytes(self.values, self.warps) if self.sharing > 1 else 0
+        return KernelSource(signature.name, text, (blocks, 1, 1), threads, shared_bytes=size)
 
     def _write(self) -> None:
         emit, values = self.emit, self.values
@@ -105,20 +126,26 @@ class _Writer:
         batch = emit.split(emit.integer(f"{block} / {self.tiles}"), values.product.batches)
         emit.line(f"const int warp = threadIdx.x / {WARP}, slice = threadIdx.x % 4;")
         emit.line(f"const int group = threadIdx.x % {WARP} / 4, member = slice;")
-        top = emit.integer(f"({block} % {self.tiles} * {WARPS} + warp) * {ROWS}")
+        number = f"{block} % {self.tiles}"
+        if self.sharing == 1:
+            number = f"({number} * {WARPS} + warp)"
+        top = emit.integer(f"{number} * {ROWS}")
         self.batch = placed(self.region.weighing.batch, batch)
         self.queries = [self._query(top, k) for k in range(self.own)]
         self.scores.begin(self.batch, top)
         held = self.scores.held_rows()
         values.begin(batch, top)
         count = f"[{values.columns.tiles}][1][{values.columns.tile // COLUMNS}][4]"
-        emit.line(f"float sums{count} = {{}};")
-        stages, form = self.region.rows.stages, self.form
-        softmax = softmax_of(form.computation, form.computations, stages)
-        if softmax and are_shares(form.computation, softmax, self.weights.name):
-            self._sum_at_once(softmax, held)
+        emit.line(f"float own{count} = {{}};")
+        softmax = _softmax(self.form, self.region)
+        if softmax:
+            online = self._sum_at_once(softmax, held)
+            if self.sharing > 1:
+                meet(values, online, self.warps)
+                return
+            self._divide(online)
         else:
-            for stage in stages:
+            for stage in self.region.rows.stages:
                 self._fold(self.fold.reduces(stage), held)
             self._sum(held)
         for tile in range(values.columns.tiles):
@@ -212,9 +239,10 @@ class _Writer:
                     fold.fold(reduce, into, value)
 
     def _chunks(self) -> AbstractContextManager[None]:
-        """Write a loop over the chunks of keys."""
-        count = -(-self.keys // CHUNK)
-        return self.emit.block(f"for (int chunk = 0; chunk < {count}; ++chunk)")
+        """Write a loop over a warp's chunks of keys."""
+        first, count = "warp" if self.sharing > 1 else "0", -(-self.keys // CHUNK)
+        head = f"for (int chunk = {first}; chunk < {count}; chunk += {self.sharing})"
+        return self.emit.block(head)
 
     def _row(self, number: int) -> Place:
         space = self.region.rows.space
@@ -224,10 +252,10 @@ class _Writer:
 
     # ---- values ---------------------------------------------------------------------------
 
-    def _sum_at_once(self, softmax: Softmax, held: Sequence[Held]) -> None:
-        """Write how a warp sums values by a softmax's weights, in one look at the keys.
+    def _sum_at_once(self, softmax: Softmax, held: Sequence[Held]) -> OnlineSoftmax:
+        """Write how a warp sums values by a softmax's exponentials, in one look at the keys.
 
-        They are divided by the sum of the weights in the end, not each weight before.
+        They are divided by the sum of these in the end, not each weight before.
         """
         emit, values = self.emit, self.values
         online = OnlineSoftmax(emit, self.fold, softmax)
@@ -244,12 +272,18 @@ class _Writer:
                     emit.line(f"scale[{row}] = {scale};")
                     self._pack(row, grown)
             self._add_values("scale")
+        online.end(TEAM)
+        return online
+
+    def _divide(self, online: OnlineSoftmax) -> None:
+        """Write how a warp divides its rows' sums by what their exponentials make together."""
+        emit, values = self.emit, self.values
         emit.line(f"float share[{self.own}];")
-        for row, (_, total) in enumerate(online.end(TEAM)):
+        for row, total in enumerate(online.totals()):
             emit.line(f"share[{row}] = __frcp_rn({total});")
         for tile in range(values.columns.tiles):
             with emit.block(""):
-                emit.line(f"auto& total = sums[{tile}];")
+                emit.line(f"auto& total = own[{tile}];")
                 values.scale("share")
 
     def _pass_by(self, softmax: Softmax, largest: Sequence[Expr]) -> None:
@@ -288,7 +322,7 @@ class _Writer:
         values = self.values
         for tile in range(values.columns.tiles):
             with self.emit.block(""):
-                self.emit.line(f"auto& total = sums[{tile}];")
+                self.emit.line(f"auto& total = own[{tile}];")
                 if scale:
                     values.scale(scale)
                 rows = Held(values.parts[0].rows, ("kept",))
@@ -325,7 +359,7 @@ class _Writer:
                 inside += [f"{left} < {columns.extent}"] * (columns.extent % columns.tile > 0)
                 with emit.block(f"if ({' && '.join(inside)})") if inside else nullcontext():
                     run = [emit.integer(f"{left} + {k}") for k in range(width)]
-                    self._store_run(batch, row, f"sums[{tile}]", first, run)
+                    self._store_run(batch, row, f"own[{tile}]", first, run)
 
     def _store_run(
         self, batch: Index, row: int, sums: str, first: int, columns: Sequence[Expr]

@@ -51,33 +51,40 @@ class OnlineSoftmax:
         self.fold.fold(self.largest, [most], self.fold.folded(self.largest, [(v,) for v in kept]))
         if team:
             team.combine(emit, [self.fold.part(self.largest, [most])], all_threads=True)
-        beside = self._beside(most)
-        grown = [self._exponential(value, beside) for value in kept]
+        beside = self.beside(most)
+        grown = [self.exponential(value, beside) for value in kept]
         [more] = self.fold.folded(self.total, [(g,) for g in grown])
-        scale = self._exponential(before, beside)
+        scale = self.exponential(before, beside)
         emit.line(f"{total} = hlo::add(hlo::multiply({total}, {scale}), {more});")
         return scale, grown
 
-    def end(self, team: Team) -> list[tuple[Expr, Expr]]:
-        """Write how threads fold what each has; return each row's largest value and its sum."""
+    def end(self, team: Team) -> None:
+        """Write how threads fold what each has; all then have each row's largest value and sum."""
         emit, fold = self.emit, self.fold
         own = [emit.bind(self.dtype, most) for most, _ in self.found]
         parts = [fold.part(self.largest, [most]) for most, _ in self.found]
         team.combine(emit, parts, all_threads=True)
         for before, (most, total) in zip(own, self.found, strict=True):
-            scale = self._exponential(before, self._beside(most))
+            scale = self.exponential(before, self.beside(most))
             emit.line(f"{total} = hlo::multiply({total}, {scale});")
         parts = [fold.part(self.total, [total]) for _, total in self.found]
         team.combine(emit, parts, all_threads=True)
-        for most, total in self.found:
-            none = f"hlo::subtract({most}, {most})"
-            emit.line(f"{total} = {most} == {self.least} ? {none} : {total};")
-        return self.found
 
-    def _beside(self, most: Expr) -> Expr:
+    def totals(self) -> list[Expr]:
+        """Write each row's sum: NaN where all values are -inf."""
+        return [self.total_of(most, total) for most, total in self.found]
+
+    def total_of(self, most: Expr, total: Expr) -> Expr:
+        """Return the sum, given the largest value and the sum beside it."""
+        none = f"hlo::subtract({most}, {most})"
+        return self.emit.bind(self.dtype, f"{most} == {self.least} ? {none} : {total}")
+
+    def beside(self, most: Expr) -> Expr:
+        """Return what exponentials are beside, given the largest value so far."""
         return self.emit.bind(self.dtype, f"{most} == {self.least} ? 0.0f : {most}")
 
-    def _exponential(self, value: Expr, beside: Expr) -> Expr:
+    def exponential(self, value: Expr, beside: Expr) -> Expr:
+        """Return a value's exponential beside another one."""
         return self.emit.bind(
             self.dtype, f"hlo::near_exponential(hlo::subtract({value}, {beside}))"
         )
