@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from needs import needs_gxx
 from random_modules import random_module
 from random_operations import random_arguments, random_operation
 
@@ -18,6 +19,7 @@ from hlo2graph.hlo import DTYPES, Computation, Instruction, Literal, Module, Sha
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.passes.call_asyncs import call_asyncs
+from tests.emulation import EmulatedExecutable
 
 WORD = Shape(DTYPES["s32"])
 
@@ -144,3 +146,89 @@ def test_a_pair_becomes_a_call_of_its_ends_name():
 def test_what_was_begun_is_named_by_its_end(name):
     plan = h2g.plan(PAIR)
     assert name in [bound.name for bound in plan.outputs]
+
+
+REGION = """HloModule m
+goes { s = (s32[], f32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(3)
+  ROOT go = pred[] compare(i, n), direction=LT }
+swaps { s = (s32[], f32[], f32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[] get-tuple-element(s), index=1
+  y = f32[] get-tuple-element(s), index=2
+  ROOT r = (s32[], f32[], f32[]) tuple(next, y, x) }
+kept { v = f32[] parameter(0)
+  one = s32[] constant(1)
+  ROOT r = (f32[], s32[]) tuple(v, one) }
+turned { v = f32[] parameter(0)
+  w = f32[] negate(v)
+  two = s32[] constant(2)
+  ROOT r = (f32[], s32[]) tuple(w, two) }
+both { v = (f32[], f32[]) parameter(0)
+  a = f32[] get-tuple-element(v), index=0
+  b = f32[] get-tuple-element(v), index=1
+  c = f32[] add(a, b)
+  three = s32[] constant(3)
+  ROOT r = (f32[], s32[]) tuple(c, three) }
+region { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  k = s32[] parameter(2)
+  zero = s32[] constant(0)
+  init = (s32[], f32[], f32[]) tuple(zero, a, b)
+  w = (s32[], f32[], f32[]) while(init), condition=goes, body=swaps
+  x = f32[] get-tuple-element(w), index=1
+  y = f32[] get-tuple-element(w), index=2
+  pair = (f32[], f32[]) tuple(x, y)
+  p = pred[] compare(x, y), direction=LT
+  c = (f32[], s32[]) conditional(p, x, y), true_computation=kept, false_computation=turned
+  d = (f32[], s32[]) conditional(k, x, y, pair), branch_computations={kept, turned, both}
+  e = f32[] get-tuple-element(c), index=0
+  f = f32[] get-tuple-element(d), index=0
+  g = f32[] multiply(e, f)
+  m = s32[] get-tuple-element(c), index=1
+  n = s32[] get-tuple-element(d), index=1
+  h = s32[] multiply(m, n)
+  j = f32[] convert(h)
+  ROOT r = f32[] add(g, j) }
+ENTRY main { p = f32[7] parameter(0)
+  q = f32[7] parameter(1)
+  k = s32[7] parameter(2)
+  ROOT r = f32[7] map(p, q, k), dimensions={0}, to_apply=region }
+"""
+
+
+@needs_gxx
+def test_a_region_may_loop_and_choose():
+    plan = h2g.plan(REGION, target="sm_90")
+    rng = np.random.default_rng(0)
+    p, q = rng.standard_normal((2, 7)).astype(np.float32)
+    k = np.array([0, 1, 2, 3, -1, 2, 0], np.int32)
+    (got,) = EmulatedExecutable(plan)(p, q, k)
+    (want,) = HostExecutable(plan)(p, q, k)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_what_a_region_cannot_hold_is_named():
+    sort = "  t = f32[1] reshape(g)\n  u = f32[1] sort(t), dimensions={0}, to_apply=less\n"
+    less = "less { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+    less += "  ROOT c = pred[] compare(a, b), direction=LT }\n"
+    text = REGION.replace("  m = s32[] get", f"{sort}  m = s32[] get").replace(
+        "region {", f"{less}region {{"
+    )
+    with pytest.raises(h2g.HloError, match="a kernel of its own, for sort, and is in the middle"):
+        check_support(h2g.plan(text, target="sm_90"))
+
+
+def test_what_a_collective_would_reduce_with_is_not_asked_for():
+    text = REGION.replace("k = s32[] parameter(2)", "k = s32[] constant(1)")
+    text = text[: text.index("ENTRY")] + (
+        "fused { p = f32[7] parameter(0)\n"
+        "  n = f32[7] negate(p)\n"
+        "  ROOT r = f32[7] all-reduce(n), replica_groups={{0}}, to_apply=region }\n"
+        "ENTRY main { p = f32[7] parameter(0)\n"
+        "  ROOT f = f32[7] fusion(p), kind=kLoop, calls=fused }\n"
+    )
+    check_support(h2g.plan(text, target="sm_90"))

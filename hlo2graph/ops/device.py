@@ -35,6 +35,10 @@ class Element(Protocol):
         """Return the element of an operand at `index`, in its dtype's compute type."""
         ...
 
+    def leaves(self, operand: int) -> tuple[Expr, ...]:
+        """Return all leaves of an operand that is a scalar, or a tuple of such."""
+        ...
+
     def call(self, computation: str, arguments: Sequence[Expr]) -> tuple[Expr, ...]:
         """Return the result leaves of a region of scalars, given its arguments."""
         ...

@@ -29,6 +29,7 @@ from hlo2graph.ops.own_dot import go_together
 from hlo2graph.ops.region_attention import Weighing, weighing_of
 from hlo2graph.ops.region_ending import updates_behind
 from hlo2graph.ops.region_spaces import Space, Waiting
+from hlo2graph.ops.spec import Lowering
 
 FEWEST = 32  # steps of a fold below which one thread does it alone
 MOST_COLUMNS = 1 << 16  # of a row of which something full-size waits for a fold
@@ -194,11 +195,11 @@ def needs_own_kernel(instr: Instruction) -> bool:
 def stands_alone(instr: Instruction) -> bool:
     """Tell whether `instr` cannot be in the middle of a kernel, or has none."""
     spec = OPS.get(instr.opcode)
-    return (
-        spec is not None
-        and instr.opcode not in EMITTED
-        and isinstance(device_of(spec.device, instr), OwnKernel | NoDevice)
-    )
+    if spec is None or instr.opcode in EMITTED:
+        return False
+    if spec.lowering is Lowering.STRUCTURE:
+        return True
+    return isinstance(device_of(spec.device, instr), OwnKernel | NoDevice)
 
 
 def _is_dear(computation: Computation, instr: Instruction) -> bool:

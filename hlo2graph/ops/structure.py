@@ -20,6 +20,7 @@ from hlo2graph.hlo import (
 )
 from hlo2graph.ops.device import INLINED
 from hlo2graph.ops.device_compute import device_id
+from hlo2graph.ops.device_control import choice, loop, of_scalars
 from hlo2graph.ops.expect import (
     callee,
     found,
@@ -244,7 +245,7 @@ STRUCTURE: tuple[OpSpec, ...] = (
         frozenset({"condition", "body"}),
         required=frozenset({"body", "condition"}),
         lowering=_STRUCTURE,
-        device=INLINED,
+        device=of_scalars(loop),
     ),
     OpSpec(
         "conditional",
@@ -253,7 +254,7 @@ STRUCTURE: tuple[OpSpec, ...] = (
         _conditional,
         frozenset({"branch_computations", "true_computation", "false_computation"}),
         lowering=_STRUCTURE,
-        device=INLINED,
+        device=of_scalars(choice),
     ),
     OpSpec("after-all", _ANY, _infer_after_all, _token, lowering=_STRUCTURE, device=INLINED),
     OpSpec("add-dependency", 2, _infer_add_dependency, _first, lowering=_STRUCTURE, device=INLINED),

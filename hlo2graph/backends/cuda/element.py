@@ -292,8 +292,8 @@ class ElementEmitter:
 
     def _parameter(self, frame: _Frame, instr: Instruction, number: int, index: Index) -> Expr:
         assert isinstance(instr.payload, int)
-        if frame.arguments is not None:
-            return frame.arguments[instr.payload]
+        if frame.arguments is not None:  # a tuple is the only parameter
+            return frame.arguments[instr.payload + number]
         if frame.site is not None and frame.caller is not None:
             self._frames.append(frame.caller)
             found = self.leaf(frame.site.operands[instr.payload], number, index)
@@ -375,6 +375,9 @@ class _Operands:
 
     def operand(self, operand: int, index: Index = ()) -> Expr:
         return self._emitter.leaf(self._instr.operands[operand], 0, index)
+
+    def leaves(self, operand: int) -> tuple[Expr, ...]:
+        return self._emitter.leaves(self._instr.operands[operand], ())
 
 
 def _is_pointwise(instr: Instruction) -> bool:

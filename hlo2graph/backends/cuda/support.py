@@ -11,6 +11,7 @@ from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
 from hlo2graph.ops.evaluate import unsupported
 from hlo2graph.ops.region import SideBySide, own_root, region_of
 from hlo2graph.ops.sort_runs import too_wide
+from hlo2graph.ops.spec import Lowering
 from hlo2graph.program.plan import Plan
 
 
@@ -46,6 +47,8 @@ def _refused(
         if instr.opcode not in EMITTED and (reason := device_reason(instr, own)):
             yield instr, reason
             continue
+        if OPS[instr.opcode].lowering is Lowering.COLLECTIVE:
+            continue  # what it would reduce with is not called on one device
         for called in instr.called():
             inner = computations[called]
             part = instr.name in parts
