@@ -15,6 +15,8 @@ from hlo2graph.ops.device import Expr, Index
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.forms.transpose import TileWriter
 
+MOVING = frozenset({"bitcast", "copy", "reshape", "transpose"})
+
 
 def store_words(writer: TileWriter) -> None:
     """Write what a thread does for a `row` of the tile: `lane` says which word is its own."""
@@ -39,11 +41,15 @@ def _store_row(writer: TileWriter, y: Index) -> None:
     with emit.block(f"if ({start} >= 0 && {start} <= {along - square})"):
         word = emit.integer(f"{begin} / {sector} * {tile.sector} + left + lane")
         first = emit.integer(f"{word} * {square}")
-        mark = writer.declare_lane()
-        place = _place(writer, emit.integer(f"{start} + part"), y)
-        emit.places.know(place, writer.results[0], emit.integer(f"{first} + part"))
-        writer.write_values(place, writer.values(place, _elements(writer, held)))
-        writer.widen(mark)
+        if _is_moved(writer):  # bit by bit: the compiler would take it apart and put it together
+            bits = 8 * square * writer.results[0].dtype.size
+            emit.line(f"*(hlo::u{bits}*)(r0 + {first}) = {held[0]};")
+        else:
+            mark = writer.declare_lane()
+            place = _place(writer, emit.integer(f"{start} + part"), y)
+            emit.places.know(place, writer.results[0], emit.integer(f"{first} + part"))
+            writer.write_values(place, writer.values(place, _elements(writer, held)))
+            writer.widen(mark)
     with emit.block("else"):
         emit.line("#pragma unroll 1")
         with emit.block(f"for (int part = 0; part < {square}; ++part)"):
@@ -51,6 +57,18 @@ def _store_row(writer: TileWriter, y: Index) -> None:
             with emit.block(f"if ({at} >= 0 && {at} < {along})"):
                 place = _place(writer, at, y)
                 writer.write_values(place, writer.values(place, _elements(writer, held)))
+
+
+def _is_moved(writer: TileWriter) -> bool:
+    """Tell whether the one result is the one cut as it lies in memory."""
+    if len(writer.results) != 1 or len(writer.what.cuts) != 1 or writer.misaligned:
+        return False
+    computation, name = writer.computation, writer.computation.root
+    while name != writer.what.cuts[0]:
+        if computation[name].opcode not in MOVING:
+            return False
+        name = computation[name].operands[0]
+    return True
 
 
 def _word(writer: TileWriter, words: str, before: Expr) -> Expr:

@@ -10,6 +10,10 @@ template <> struct BitsOf<1> { typedef u8 type; };
 template <> struct BitsOf<2> { typedef u16 type; };
 template <> struct BitsOf<4> { typedef u32 type; };
 
+// Of a power of two: shifts by it take no care of negative numbers, as divisions do.
+template <int Count> struct Log2 { static const int value = 1 + Log2<Count / 2>::value; };
+template <> struct Log2<1> { static const int value = 0; };
+
 // The word that begins `bits` bits into the lower of two.
 __device__ inline u32 word_between(u32 low, u32 high, unsigned bits) {
   return (u32)(((u64)high << 32 | low) >> bits);
@@ -28,8 +32,8 @@ template <int Count, class Word> __device__ inline Word word_at(const Word* word
 template <int Count, class Word, class Index>
 __device__ inline Word word_within(const Word* words, Index first) {
   const Index last = first + (Count - 1);
-  const unsigned bits = (unsigned)(first % Count) * (unsigned)(8 * sizeof(Word) / Count);
-  return word_between(words[first / Count], words[last / Count], bits);
+  const unsigned bits = (unsigned)first % Count * (unsigned)(8 * sizeof(Word) / Count);
+  return word_between(words[first >> Log2<Count>::value], words[last >> Log2<Count>::value], bits);
 }
 
 // An element of a word.
@@ -48,9 +52,9 @@ template <class T, int Count> struct Run {
 };
 template <int Count, class T, class Index>
 __device__ inline Run<T, Count> run_at(const T* array, Index first) {
-  const int each = 4 / sizeof(T), last = Count / each - 1;
-  const u32* words = (const u32*)array + (first >> (each / 2));  // 4, 2 or 1 in a word
-  const u32* end = (const u32*)array + ((first + (Count - 1)) >> (each / 2));
+  const int each = 4 / sizeof(T), last = Count / each - 1, shift = Log2<each>::value;
+  const u32* words = (const u32*)array + (first >> shift);
+  const u32* end = (const u32*)array + ((first + (Count - 1)) >> shift);
   const unsigned bits = (unsigned)(first & (each - 1)) * (unsigned)(8 * sizeof(T));
   Run<T, Count> found;
   u32 low = words[0];
