@@ -167,9 +167,16 @@ def device(spec: OpSpec) -> str:
     return _rule(spec)
 
 
+_OTHERWISE = {
+    "scan": "taken apart: a loop",
+    "fusion": "kernel of what is in it",
+    **dict.fromkeys(("conditional", "while"), "taken apart; of scalars in a region, element"),
+}
+
+
 def _rule(spec: OpSpec) -> str:
-    if spec.opcode in ("scan", "fusion"):
-        return {"scan": "taken apart: a loop", "fusion": "kernel of what is in it"}[spec.opcode]
+    if spec.opcode in _OTHERWISE:
+        return _OTHERWISE[spec.opcode]
     match device_of(spec.device, bare(spec.opcode)):
         case NoDevice(reason):
             return "taken apart" if "taken apart" in reason else reason
