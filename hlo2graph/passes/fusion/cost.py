@@ -13,6 +13,8 @@ smaller. The figures are those of passes/figures.py.
   reads it at another index.
 - What is dear (transcendental functions, folds of more than 16 steps) is computed once; again only
   MOST_AGAIN elements. A shorter fold, as of a few parts, is work like any other.
+- Whatever it costs, a fold of floats that threads share, and a product, are in one kernel alone:
+  another would add in another order, and what is compared with itself would differ from itself.
 - What goes into a product is computed for each tile of it again: only what folds
   nothing and reads one array does, or what no other kernel takes in and is at most MOST_FED
   elements with all repetitions.
