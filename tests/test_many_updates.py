@@ -136,6 +136,22 @@ def test_updates_are_folded_as_the_host_folds_them(name):
         assert same_bits(got, want)
 
 
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", ["maximum-f64", "minimum-f32"])
+def test_the_largest_of_all_signs_are_kept_and_nan_where_one_is(name):
+    plans, kernels = emulated()
+    x, i, u = given_to(name)
+    some = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 2.0, -np.nan]
+    x[: len(some)], x[len(some) : 2 * len(some)] = some, np.roll(some, 3)
+    u[: 20 * len(some)] = np.tile(some, 20)
+    want = HostExecutable(hlo2graph.plan(PROGRAMS[name], target="host"))(x, i, u)
+    got = EmulatedExecutable(plans[name], kernels)(x, i, u)
+    known = ~np.isnan(want[0])
+    assert (np.isnan(got[0]) == ~known).all()
+    assert same_bits([got[0][known]], [want[0][known]])
+
+
 @pytest.mark.parametrize("name", FREE)
 def test_any_order_takes_a_copy_at_most(name):
     made = rewritten(hlo2graph.parse(FREE[name]), order_updates, arguments=given_to(name))

@@ -26,6 +26,11 @@ MOST_BLOCKS = 1024
 AT_ONCE = 8  # positions that a thread works out
 MOST_EACH = 8  # elements of a slab that a thread has in registers
 FEWEST_SORTED = 256  # updates that are worth looking for
+_BY_MEMORY = {  # what changes an element that others change too, without looking at it first
+    "add": "add_atomically",
+    "maximum": "raise_atomically",
+    "minimum": "lower_atomically",
+}
 
 
 def scatter_kernel(form: Form) -> KernelSource:
@@ -67,8 +72,9 @@ def _by_update(updates: Updates) -> KernelSource:
 
 def _fold_atomically(updates: Updates, place: Expr, given: list[Expr]) -> None:
     emit, form = updates.emit, updates.form
-    if binary_reducer(form.computations, str(form.instr.attrs["to_apply"])) == "add":
-        emit.line(f"hlo::add_atomically(r0 + {place}, {given[0]});")
+    opcode = binary_reducer(form.computations, str(form.instr.attrs["to_apply"]))
+    if opcode in _BY_MEMORY:
+        emit.line(f"hlo::{_BY_MEMORY[opcode]}(r0 + {place}, {given[0]});")
         return
     kind = compute_type(form.results[0].dtype)
     with emit.block(f"const auto fold = [&]({kind} held) -> {kind}", ";"):

@@ -87,23 +87,4 @@ template <int Threads, class T> __device__ inline T block_sum(T x) {
   return parts[0];
 }
 
-template <int Bytes> struct AtomicWord { typedef unsigned long long type; };
-template <> struct AtomicWord<4> { typedef unsigned int type; };
-
-// Change an element of a word in memory, by what may be done in any order, as others do it too.
-template <class T, class Fold> __device__ inline void fold_atomically(T* at, const Fold& fold) {
-  typedef typename AtomicWord<sizeof(T)>::type Word;
-  Word seen = bits_as<Word>(*at);
-  for (;;) {
-    const Word next = bits_as<Word>(fold(bits_as<T>(seen)));
-    const Word before = next == seen ? seen : atomicCAS((Word*)at, seen, next);
-    if (before == seen) return;
-    seen = before;
-  }
-}
-template <class T> __device__ inline void add_atomically(T* at, T x) {
-  typedef typename AtomicWord<sizeof(T)>::type Word;
-  atomicAdd((Word*)at, bits_as<Word>(x));
-}
-
 }  // namespace hlo

@@ -15,6 +15,7 @@
 #include "random.cuh"
 #include "words.cuh"
 #include "cooperate.cuh"
+#include "atomics.cuh"
 #include "mma.cuh"
 #include "slab.cuh"
 #include "search.cuh"
