@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from hlo2graph.backends.cuda import cache, compiler
-from hlo2graph.backends.cuda.helpers import Helper, Helpers
+from hlo2graph.backends.cuda.helpers import Helper, Helpers, most_helpers
 from hlo2graph.backends.cuda.nvrtc import Nvrtc, Refused
 
 TEXT = '#include "h.cuh"\nextern "C" __global__ void k(int* r0) {\n  r0[0] = NUMBER;\n}\n'
@@ -80,6 +80,16 @@ def test_do_without_where_none_can_be(library, monkeypatch):
     monkeypatch.setattr("hlo2graph.backends.cuda.helpers.get_executable", lambda: "/no/python")
     found.start(library)
     assert len(found) == 0
+
+
+def test_a_program_that_holds_python_is_not_started_again(library, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert most_helpers() == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "frozen", True, raising=False)
+        assert most_helpers() == 0
+    monkeypatch.setattr("hlo2graph.backends.cuda.helpers.get_executable", lambda: None)
+    assert most_helpers() == 0
 
 
 def test_a_forked_process_has_none_of_them(helpers):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import marshal
 import os
+import sys
 from collections import deque
 from contextlib import suppress
 from multiprocessing.spawn import get_executable
@@ -23,8 +24,12 @@ Asked: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], str]
 
 
 def most_helpers() -> int:
-    """Return how many there can be: one for each other processor, up to MOST."""
-    return min(MOST, (os.cpu_count() or 1) - 1) if os.name == "posix" else 0
+    """Return how many there can be: one for each other processor, up to MOST.
+
+    None in a program that holds Python and cannot be asked to run a file.
+    """
+    is_python = get_executable() and not getattr(sys, "frozen", False)
+    return min(MOST, (os.cpu_count() or 1) - 1) if is_python and os.name == "posix" else 0
 
 
 class Helper:
