@@ -232,3 +232,31 @@ def test_what_a_collective_would_reduce_with_is_not_asked_for():
         "  ROOT f = f32[7] fusion(p), kind=kLoop, calls=fused }\n"
     )
     check_support(h2g.plan(text, target="sm_90"))
+
+
+TOKENS = """HloModule m
+ordered { x = f32[4] parameter(0)
+  before = token[] parameter(1)
+  y = f32[4] negate(x)
+  z = f32[4] add-dependency(y, before)
+  after = token[] after-all(before)
+  ROOT r = (f32[4], token[]) tuple(z, after) }
+nothing { x = f32[4] parameter(0)
+  ROOT r = () tuple() }
+ENTRY main { p = f32[4] parameter(0)
+  t = token[] after-all()
+  f = (f32[4], token[]) fusion(p, t), kind=kLoop, calls=ordered
+  g = () fusion(p), kind=kLoop, calls=nothing
+  y = f32[4] get-tuple-element(f), index=0
+  u = token[] get-tuple-element(f), index=1
+  ROOT r = (f32[4], token[], ()) tuple(y, u, g) }
+"""
+
+
+@pytest.mark.parametrize("fuse", ["none", "default"])
+def test_fusions_of_tokens_and_of_nothing_are_no_kernels(fuse):
+    plan = h2g.plan(TOKENS, target="sm_90", fuse=fuse)
+    check_support(plan)
+    assert len(kernels_of(plan)) == 1
+    given = np.arange(4, dtype=np.float32)
+    assert np.array_equal(HostExecutable(plan)(given)[0], -given)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hlo2graph.hlo import Computation, Instruction, Module
+from hlo2graph.hlo import Computation, Instruction, Kind, Module
 from hlo2graph.ops.region import SideBySide, own_root, region_of, stands_alone
 from hlo2graph.passes.sequences import STEPPED, sequences
+
+_NO_DATA = frozenset({Kind.TOKEN, Kind.OPAQUE})
 
 
 def unfuse(module: Module) -> Module:
@@ -27,8 +29,8 @@ def unfuse_middles(module: Module) -> Module:
     """Return `module` with calls in the place of the fusions that no kernel can be.
 
     Such a fusion has in its middle what needs a kernel of its own: a sort, say, whose result it
-    turns around. Or something in it becomes thunks: a loop. What it calls becomes thunks, the
-    fusions in it too where they can be kernels.
+    turns around. Or something in it becomes thunks: a loop. Or it takes or gives tokens, or gives
+    nothing. What it calls becomes thunks, the fusions in it too where they can be kernels.
     """
     computations, changed = dict(module.computations), False
     pending, seen = [module.entry_name], set[str]()
@@ -47,7 +49,14 @@ def unfuse_middles(module: Module) -> Module:
 
 
 def _is_parted(module: Module, instr: Instruction) -> bool:
-    return instr.opcode == "fusion" and not _is_kernel(module, str(instr.attrs["calls"]))
+    if instr.opcode != "fusion":
+        return False
+    called = module.computations[str(instr.attrs["calls"])]
+    given = (leaf for p in called.parameters for leaf in p.shape.leaves())
+    made = tuple(instr.shape.leaves())
+    if not made or any(leaf.dtype.kind in _NO_DATA for leaf in (*given, *made)):
+        return True
+    return not _is_kernel(module, called.name)
 
 
 def _is_kernel(module: Module, name: str, *, is_alone: bool = True) -> bool:
