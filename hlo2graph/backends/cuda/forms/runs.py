@@ -21,7 +21,7 @@ from hlo2graph.ops.device import Expr
 from hlo2graph.ops.sort_runs import Runs, counts, runs_of, window_for
 
 EACH = 8  # elements that a thread merges
-RANKING_WARPS = 8
+RANKING_WARPS, RANKED_TOGETHER = 8, 4  # most warps, and runs that each looks at together
 FEWEST_THREADS = 64  # two warps, which look for the block's part
 
 
@@ -59,7 +59,9 @@ def runs_kernel(form: Form) -> KernelSource:
 
 def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
     """Let each element find its place among those of all runs."""
-    writer = Window(form, form.emitter(), runs.dimension, WARP, RANKING_WARPS * WARP)
+    count = runs.length // runs.sorted
+    warps = min(RANKING_WARPS, count)
+    writer = Window(form, form.emitter(), runs.dimension, WARP, warps * WARP)
     emit, index = writer.emit, writer.index
     pieces = max(1, -(-length // WARP))
     row, piece = emit.split(emit.integer(emit.block_index), (-1, pieces))
@@ -82,16 +84,17 @@ def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
             emit.line("return (other < known) | ((other == known) & (run < own));")
         else:
             _compare(writer, held)
-    emit.line(f"__shared__ {index} parts[{RANKING_WARPS}][{WARP}];")
-    step = RANKING_WARPS * runs.sorted
-    whole = "true" if length % runs.length == 0 and runs.length % (4 * step) == 0 else "false"
-    count = f"hlo::count_leading<{runs.sorted}, {whole}, {index}>"
+    emit.line(f"__shared__ {index} parts[{warps}][{WARP}];")
+    together = min(RANKED_TOGETHER, count // warps)
+    step = warps * runs.sorted
+    whole = "true" if length % runs.length == 0 else "false"
+    leading = f"hlo::count_leading<{runs.sorted}, {whole}, {together}, {index}>"
     among = f"start + warp * {runs.sorted}, {step}, end, own, here - own, goes"
-    emit.line(f"parts[warp][lane] = {count}({among});")
+    emit.line(f"parts[warp][lane] = {leading}({among});")
     emit.line("__syncthreads();")
     emit.line(f"if (warp > 0 || mine >= {length}) return;")
     emit.line(f"{index} place = start;")
-    emit.line(f"for (int w = 0; w < {RANKING_WARPS}; ++w) place += parts[w][lane];")
+    emit.line(f"for (int w = 0; w < {warps}; ++w) place += parts[w][lane];")
     for number, (leaf, x) in enumerate(zip(form.results, held, strict=True)):
         at = emit.offset(leaf, writer.place("place"))
         emit.line(f"r{number}[{at}] = {emit.stored(leaf.dtype, x)};")

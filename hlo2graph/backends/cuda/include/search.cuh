@@ -67,26 +67,26 @@ __device__ inline void range_of(I length, const Low& is_low, const High& is_high
 
 // Of runs of Length elements, `step` apart, how many elements a test holds for in all: in each of them
 // it holds for the first ones; of the run `own` it is `mine`. holds(run, at) looks at an element of the
-// run that begins at `run`. Where not all of the runs are Whole, some `end` early, or are not there.
-template <int Length, bool Whole, class I, class Holds>
+// run that begins at `run`; Together runs at once. Where not all of the runs are Whole, some `end`
+// early, or are not there.
+template <int Length, bool Whole, int Together, class I, class Holds>
 __device__ inline I count_leading(I first, I step, I end, I own, I mine, const Holds& holds) {
-  constexpr int together = 4;  // looks that are under way at once
   const auto look = [&](I run, I at) -> bool {
     return Whole ? holds(run, at) : holds(run, at < end ? at : end - 1) & (at < end);
   };
   I total = 0;
-  for (I run = first; run < end; run += together * step) {
-    I found[together] = {};
+  for (I run = first; run < end; run += Together * step) {
+    I found[Together] = {};
     for (I size = Length / 2; size > 0; size /= 2) {
-      bool held[together];
+      bool held[Together];
 #pragma unroll
-      for (int r = 0; r < together; ++r)
+      for (int r = 0; r < Together; ++r)
         held[r] = look(run + r * step, run + r * step + found[r] + size - 1);
 #pragma unroll
-      for (int r = 0; r < together; ++r) found[r] += held[r] ? size : 0;
+      for (int r = 0; r < Together; ++r) found[r] += held[r] ? size : 0;
     }
 #pragma unroll
-    for (int r = 0; r < together; ++r) {
+    for (int r = 0; r < Together; ++r) {
       const I start = run + r * step;
       const I all = found[r] + look(start, start + found[r]);
       total += start == own ? mine : Whole || start < end ? all : 0;
