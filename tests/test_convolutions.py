@@ -104,6 +104,38 @@ fused { x = bf16[2,5,6,36] parameter(0) k = bf16[3,3,36,32] parameter(1) c = f32
 ENTRY e { x = bf16[2,5,6,36] parameter(0) k = bf16[3,3,36,32] parameter(1) c = f32[32] parameter(2)
   ROOT f = (f32[2,5,6,32], pred[2,5,6,32]) fusion(x, k, c), kind=kOutput, calls=fused }""",
 }
+TAPS = {
+    "wide": convolution(
+        "f32[1,3,70,32]",
+        "f32[1,3,70,32]",
+        "f32[3,3,32,32]",
+        f"window={{size=3x70 pad=1_1x1_1}}, {GRADIENT}",
+    ),
+    "many-features-bf16": convolution(
+        "bf16[3,8,11,128]",
+        "bf16[3,6,9,64]",
+        "f32[3,3,128,64]",
+        f"window={{size=6x9}}, {GRADIENT}",
+    ),
+    "five": convolution(
+        "f32[4,6,7,32]",
+        "f32[4,6,7,32]",
+        "f32[5,5,32,32]",
+        f"window={{size=6x7 pad=2_2x2_2}}, {GRADIENT}",
+    ),
+    "two-f16": convolution(
+        "f16[4,5,8,64]",
+        "f16[4,5,8,96]",
+        "f32[3,2,64,96]",
+        f"window={{size=5x8 pad=1_1x0_1}}, {GRADIENT}",
+    ),
+    "turned-out": convolution(
+        "f32[3,6,8,64]",
+        "f32[3,6,8,32]",
+        "f32[32,64,3,3]",
+        "window={size=6x8 pad=1_1x1_1}, dim_labels=f01b_i01o->fb01",
+    ),
+}
 LONG = {
     "features-last": convolution(
         "f32[4,23,24,32]",
@@ -181,7 +213,7 @@ def small_ones_are_staged():
 
 @pytest.fixture(scope="module")
 def staged():
-    return planned(STAGED, "none")
+    return planned(STAGED | TAPS, "none")
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +223,7 @@ def in_steps():
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("name", STAGED)
+@pytest.mark.parametrize("name", STAGED | TAPS)
 def test_staged_convolutions_agree_with_the_host(staged, name):
     plans, kernels = staged
     (source,) = kernels_of(plans[name]).values()
@@ -291,6 +323,14 @@ def test_what_does_not_goes_through_registers(name):
 def test_no_registers_are_spilt(name):
     plan = h2g.plan(STAGED[name], target="sm_90", fuse="none")
     (source,) = kernels_of(plan).values()
+    assert spilt(source.text, "sm_90") == 0
+
+
+@pytest.mark.parametrize("name", TAPS)
+def test_taps_of_a_row_share_what_is_read(name):
+    (source,) = kernels_of(h2g.plan(TAPS[name], target="sm_90", fuse="none")).values()
+    assert "const int tap = " in source.text
+    assert "hlo::load(" not in source.text
     assert spilt(source.text, "sm_90") == 0
 
 

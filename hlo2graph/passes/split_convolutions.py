@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from hlo2graph.hlo import DTYPES, Attribute, Computation, DimLabels, Instruction, Module, Shape
 from hlo2graph.ops.expect import integer
+from hlo2graph.ops.kernel_gradient import tap_rows
 from hlo2graph.ops.own_dot import takes_tensor_cores
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.redraft import redraft
@@ -65,7 +66,8 @@ def _groups(draft: Draft, instr: Instruction) -> int:
     rows, steps = out.elements // columns, rhs.elements // columns
     if min(rows, columns) < FEWEST or steps < FEWEST_STEPS:
         return 1
-    tiles = -(-rows // TILE) * -(-columns // TILE)
+    cut = tap_rows(instr, lhs, rhs)
+    tiles = cut.tiles if cut else -(-rows // TILE) * -(-columns // TILE)
     features = rhs.dims[labels.rhs.index("i")]
     small = int(SMALL * (lhs.size + rhs.size) / (out.elements * WIDE.size))
     most = max(BLOCKS // tiles, min(MOST_BLOCKS // tiles, small))

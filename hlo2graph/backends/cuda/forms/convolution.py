@@ -14,8 +14,10 @@ from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.dot_tensor import FEWEST_ROWS, fills_products, tensor_kernel
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.staged import staged_kernel
+from hlo2graph.backends.cuda.forms.staged_gradient import gradient_kernel
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.expect import written
+from hlo2graph.ops.kernel_gradient import tap_rows
 
 FEWEST_FLOPS = 1 << 26  # of a convolution whose operands are staged: below, nobody waits for them
 FEWEST_STEPS = 128  # of a sum of such
@@ -36,7 +38,8 @@ def convolution_kernel(form: Form) -> KernelSource:
     """Return the kernel of a convolution and of the elementwise work on both sides of it."""
     product = ConvolutionProduct(form)
     if _suits_stages(form, product):
-        return staged_kernel(form)
+        cut = tap_rows(form.instr, form.shape(0), form.shape(1))
+        return (cut and gradient_kernel(form, cut)) or staged_kernel(form)
     return tensor_kernel([(form, product)])
 
 

@@ -32,6 +32,8 @@ MOST_SPAN = 64  # rows that a warp computes where there are tiles enough
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
 MOST_WARPS = {SPAN: 16, MOST_SPAN: 12}  # of a multiprocessor: a thread has 128 registers, or 168
 STAGES = 3  # chunks that are on the way, or are multiplied, where operands come as they lie
+STEPS = 8  # words of a row's steps that a product takes
+FEW_BLOCKS = 2  # of a multiprocessor
 CACHE = 48 << 10  # of a multiprocessor's shared memory, left for what several rows read
 LESS = 0.85
 BUSY = 0.5  # part of a device that at least has work, where the results are enough
@@ -39,84 +41,101 @@ BUSY = 0.5  # part of a device that at least has work, where the results are eno
 
 def staged_kernel(form: Form) -> KernelSource:
     """Return the kernel of a product and of the elementwise work on both sides of it."""
-    writer = _Writer(form, ConvolutionProduct(form))
+    writer = StagedWriter(form, ConvolutionProduct(form))
     in_turn = writer.kernel()
     if not all(reader.is_plain for reader in writer.readers):
         return in_turn
-    writer = _Writer(form, ConvolutionProduct(form, clamps=False), STAGES)
+    stages = STAGES if writer.resident <= FEW_BLOCKS else 2  # others multiply meanwhile
+    writer = StagedWriter(form, ConvolutionProduct(form, clamps=False), stages)
     found = writer.kernel()
     if all(reader.is_sum for reader in writer.readers):
         return found
-    return _Writer(form, ConvolutionProduct(form), STAGES).kernel()
+    return StagedWriter(form, ConvolutionProduct(form), stages).kernel()
 
 
-def _tiled(form: Form, product: ConvolutionProduct) -> tuple[Side, Side]:
-    """Return both sides: tiles get smaller while too few multiprocessors have one.
-
-    Then once more, where what the busiest has to do gets LESS by it.
-    """
-    rows, columns = (
-        side.cut(min(most, max(SPAN, 1 << (side.extent - 1).bit_length())))
-        for side, most in zip(product.sides, (MOST_ROWS, MOST_COLUMNS), strict=True)
-    )
-    batches = prod(product.batches)
-    wanted = form.signature.device.multiprocessors * BUSY
-    while batches * rows.tiles * columns.tiles < wanted and max(rows.tile, columns.tile) > SPAN:
-        if rows.tile >= columns.tile:
-            rows = rows.cut(rows.tile // 2)
-        else:
-            columns = columns.cut(columns.tile // 2)
-    half = rows.cut(max(SPAN, rows.tile // 2))
-    most, less = (
-        -(-batches * side.tiles * columns.tiles // form.signature.device.multiprocessors)
-        * side.tile
-        for side in (rows, half)
-    )
-    return (half if rows.tile > MOST_SPAN and less < LESS * most else rows), columns
-
-
-class _Writer:
+class StagedWriter:
     """With several `stages`, operands are copied to shared memory; else they go by registers."""
 
     def __init__(self, form: Form, product: ConvolutionProduct, stages: int = 1) -> None:
-        self.form, self.emit, self.product = form, form.emitter(), product
-        rows, columns = _tiled(form, product)
-        self.rows, self.columns, self.stages = rows, columns, stages
+        """Settle how large tiles are, who computes them, and what is held of both operands."""
+        self.form, self.emit, self.product, self.stages = form, form.emitter(), product, stages
         self.dtype, self.wide = form.shape(0).dtype, product.wide
-        self.steps = prod(product.steps)
-        self.blocks = prod(product.batches) * rows.tiles * columns.tiles
-        device = form.signature.device
-        is_busy = self.blocks >= device.multiprocessors
-        self.span = MOST_SPAN if is_busy and rows.tile >= MOST_SPAN else SPAN
-        self.most = MOST_WARPS[self.span] * WARP
-        self.team = rows.tile // self.span * (columns.tile // SPAN) * WARP
+        self.rows, self.columns = self._tiled()
+        self.blocks = prod(product.batches) * self.rows.tiles * self.columns.tiles
         self.resident = -(-self.blocks // form.signature.device.multiprocessors)
-        per = 4 // self.dtype.size
-        self.sides = [
-            Operand(side, name, per, self.team) for side, name in ((rows, "a"), (columns, "b"))
-        ]
+        self.span = self._span()
+        self.most = MOST_WARPS[self.span] * WARP
+        self.team = self.rows.tile // self.span * (self.columns.tile // SPAN) * WARP
+        self.sides = self._operands(4 // self.dtype.size)
+        self.chunks = self._count_chunks()
         self.teams = self._count_teams()
-        at_once, copies = self.sides[0].steps * self.teams, stages > 1
-        self.rounds = -(-self.steps // at_once)
-        self.readers = [
-            Reader(form, self.emit, product, operand, at_once, copies) for operand in self.sides
-        ]
+        self.rounds = -(-self.chunks // self.teams)
+        self.readers = self._readers()
         result = written(form.instr)
         minor = next((d for d in result.minor_to_major if result.dims[d] > 1), result.rank)
         self.along_columns = not product.is_of_lhs(minor)
 
+    def _tiled(self) -> tuple[Side, Side]:
+        """Return both sides: tiles get smaller while too few multiprocessors have one.
+
+        Then once more, where what the busiest has to do gets LESS by it.
+        """
+        rows, columns = (
+            side.cut(min(most, max(SPAN, 1 << (side.extent - 1).bit_length())))
+            for side, most in zip(self.product.sides, (MOST_ROWS, MOST_COLUMNS), strict=True)
+        )
+        batches = prod(self.product.batches)
+        device = self.form.signature.device
+        wanted = device.multiprocessors * BUSY
+        while batches * rows.tiles * columns.tiles < wanted and max(rows.tile, columns.tile) > SPAN:
+            if rows.tile >= columns.tile:
+                rows = rows.cut(rows.tile // 2)
+            else:
+                columns = columns.cut(columns.tile // 2)
+        half = rows.cut(max(SPAN, rows.tile // 2))
+        most, less = (
+            -(-batches * side.tiles * columns.tiles // device.multiprocessors) * side.tile
+            for side in (rows, half)
+        )
+        return (half if rows.tile > MOST_SPAN and less < LESS * most else rows), columns
+
+    def _span(self) -> int:
+        """Return how many rows a warp computes."""
+        is_busy = self.blocks >= self.form.signature.device.multiprocessors
+        return MOST_SPAN if is_busy and self.rows.tile >= MOST_SPAN else SPAN
+
+    def _operands(self, per: int) -> tuple[Operand, Operand]:
+        sides = ((self.rows, "a"), (self.columns, "b"))
+        a, b = (Operand(side, name, per, self.team, CHUNK * per) for side, name in sides)
+        return a, b
+
+    def _count_chunks(self) -> int:
+        return -(-prod(self.product.steps) // self.sides[0].steps)
+
+    def _readers(self) -> tuple[Reader, Reader]:
+        at_once, copies = self.sides[0].steps * self.teams, self.stages > 1
+        a, b = (
+            Reader(self.form, self.emit, self.product, operand, at_once, copies)
+            for operand in self.sides
+        )
+        return a, b
+
     def _count_teams(self) -> int:
         """Return how many teams share a sum, so that a multiprocessor has warps enough."""
-        chunks = -(-self.steps // self.sides[0].steps)
         blocks, teams = min(self.resident, 2), 1
         shared = self.form.signature.device.shared - CACHE
         while (
             2 * teams * self.team * self.resident <= self.most
-            and 4 * teams <= chunks
+            and 4 * teams <= self.chunks
             and 2 * teams * 4 * self._words * blocks <= shared
         ):
             teams *= 2
         return teams
+
+    @property
+    def _products(self) -> int:
+        """Products one behind the other in a chunk."""
+        return self.sides[1].steps // (STEPS * self.sides[1].per)
 
     @property
     def _chunk(self) -> int:
@@ -126,8 +145,8 @@ class _Writer:
     @property
     def _words(self) -> int:
         """Words of shared memory of one team: for the operands, and later for its sums."""
-        across, along = sorted((self.rows.tile, self.columns.tile))
-        return max(self.stages * self._chunk, across * (along + 1) + across)
+        rows, columns = self.rows.tile, self.columns.tile
+        return max(self.stages * self._chunk, rows * columns + max(rows, columns))
 
     def kernel(self) -> KernelSource:
         """Return the kernel."""
@@ -164,9 +183,7 @@ class _Writer:
         emit.line(f"const int span_b = slot / {WARP} % {columns.tile // SPAN} * {SPAN};")
         emit.line("hlo::u32* const held = (hlo::u32*)hlo::dynamic_shared();")
         emit.line(f"hlo::u32* const own = held + team * {self._words};")
-        for reader, start in zip(self.readers, self.starts, strict=True):
-            reader.declare()
-            reader.place(self.batch, start)
+        self._place_readers()
         emit.line(f"float total[{self.span // 16}][{SPAN // 8}][4] = {{}};")
         if self.stages > 1:
             self._multiply_behind_copies()
@@ -176,6 +193,11 @@ class _Writer:
         self._share(along)
         emit.line("__syncthreads();")
         self._store(across, along)
+
+    def _place_readers(self) -> None:
+        for reader, start in zip(self.readers, self.starts, strict=True):
+            reader.declare()
+            reader.place(self.batch, start)
 
     def _multiply_in_turn(self) -> None:
         """Write rounds in which threads read a chunk, multiply the last, and put what they read."""
@@ -217,25 +239,40 @@ class _Writer:
         self.emit.line(f"hlo::u32 *const {first} = {start}, *const {second} = {first} + {size};")
 
     def _fetch(self, number: str) -> None:
-        chunk = self.emit.integer(f"({number} * {self.teams} + team) * {self.sides[0].steps}")
+        chunk = self._chunk_at(f"({number} * {self.teams} + team)")
         for reader in self.readers:
             reader.fetch(self.batch, chunk)
+
+    def _chunk_at(self, number: Expr) -> Expr:
+        """Return where a chunk begins, as readers take it."""
+        return self.emit.integer(f"{number} * {self.sides[0].steps}")
+
+    def _begins(self) -> tuple[tuple[Expr, Expr], tuple[Expr, Expr]]:
+        """Return the row, and the column, and the steps in a chunk that a warp begins at."""
+        steps = f"{STEPS * self.sides[0].per} * s"
+        return ("span_a", steps), ("span_b", steps)
 
     def _multiply(self) -> None:
         """Write the products of a chunk, eight words of every row and column at a time."""
         emit, (a, b), high, wide = self.emit, self.sides, self.span // 16, SPAN // 8
-        with self._unrolled("s", CHUNK // 8):
+        (top, first), (left, second) = self._begins()
+        with self._unrolled("s", self._products):
             emit.line(f"hlo::u32 rows[{high}][4], columns[{wide // 2}][4];")
             if a.comes_whole:
                 with self._unrolled("i", high):
-                    self._load_whole(a, "rows[i]", a.of_warp("span_a + 16 * i", turns=False))
+                    self._load_whole(a, "rows[i]", a.of_warp(f"{top} + 16 * i", first, turns=False))
             else:
                 with self._unrolled("i", high), self._unrolled("n", 4):
-                    row, word = "span_a + 16 * i + group + n % 2 * 8", "8 * s + member + n / 2 * 4"
-                    emit.line(f"rows[i][n] = {a.name}[{a.place_of(word, row)}];")
+                    row, step = (
+                        f"{top} + 16 * i + group + n % 2 * 8",
+                        f"{first} + member + n / 2 * 4",
+                    )
+                    emit.line(f"rows[i][n] = {a.name}[{a.place_of(step, row)}];")
             if b.comes_whole:
                 with self._unrolled("j", wide // 2):
-                    self._load_whole(b, "columns[j]", b.of_warp("span_b + 16 * j", turns=True))
+                    self._load_whole(
+                        b, "columns[j]", b.of_warp(f"{left} + 16 * j", second, turns=True)
+                    )
             else:
                 with self._unrolled("j", wide), self._unrolled("n", 2):
                     column, word = "span_b + 8 * j + group", "8 * s + member + n * 4"

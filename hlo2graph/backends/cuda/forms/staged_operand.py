@@ -22,16 +22,12 @@ class Operand:
     name: str
     per: int
     team: int  # threads
-
-    @property
-    def steps(self) -> int:
-        """Steps of a chunk."""
-        return CHUNK * self.per
+    steps: int  # of a chunk
 
     @property
     def words(self) -> int:
         """Words of a row's steps in a chunk, or of a step's rows."""
-        return CHUNK if self.side.is_deep else self.side.tile // self.per
+        return (self.steps if self.side.is_deep else self.side.tile) // self.per
 
     @property
     def stride(self) -> int:
@@ -41,12 +37,12 @@ class Operand:
     @property
     def size(self) -> int:
         """Words in all."""
-        return self.stride * (self.side.tile if self.side.is_deep else self.steps)
+        return self.stride * self.runs * self.turn
 
     @property
     def runs(self) -> int:
         """Accesses of four words that a thread makes for a chunk."""
-        return self.side.tile * CHUNK // FOUR // self.team
+        return -(-(self.side.tile if self.side.is_deep else self.steps) // self.turn)
 
     @property
     def elements(self) -> int:
@@ -72,8 +68,8 @@ class Operand:
         """Return where a word of a row, or of a step, is."""
         return f"({across}) * {self.stride} + {word}"
 
-    def of_warp(self, span: Expr, turns: bool) -> Expr:
-        """Return what a thread of a warp shows of four pieces from row `span` and words 8 * s on.
+    def of_warp(self, span: Expr, first: Expr, turns: bool) -> Expr:
+        """Return what a thread of a warp shows of four pieces from row `span` and step `first` on.
 
         They are 16 rows by all steps of a product: the rows' second half comes before the steps',
         or behind it where it `turns`, as tensor cores take left and right matrices.
@@ -81,6 +77,8 @@ class Operand:
         halves = ("lane / 8 % 2", "lane / 16")
         row, step = halves[::-1] if turns else halves
         if self.side.is_deep:
-            return self.place_of(f"{span} + {row} * 8 + lane % 8", f"8 * s + {step} * 4")
-        steps = f"{8 * self.per} * s + {step} * 8 + lane % 8"
+            return self.place_of(
+                f"{span} + {row} * 8 + lane % 8", f"({first}) / {self.per} + {step} * 4"
+            )
+        steps = f"{first} + {step} * 8 + lane % 8"
         return self.place_of(steps, f"({span} + {row} * 8) / {self.per}")

@@ -21,7 +21,7 @@ from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
 
-_Step: TypeAlias = tuple[Index, list[Expr]]  # of the sum, and tests that it is one
+Step: TypeAlias = tuple[Index, list[Expr]]  # of the sum, and tests that it is one
 
 
 @dataclass(slots=True)
@@ -70,9 +70,14 @@ class Reader:
         else:
             first = emit.integer(f"{start} + word_{name} * {operand.per}")
             self._rows = [self._along(first, operand.elements)] * operand.runs
+        self._rows = [tuple(self._whole(index) for index in row) for row in self._rows]
         self._fixed = {"0", *batch, *(at for row in self._rows for index in row for at in index)}
         if self.copies:
             self._begin(batch)
+
+    def _whole(self, index: Index) -> Index:
+        """Return the place of a row in the product, given that in the side that is read."""
+        return index
 
     def _begin(self, batch: Index) -> None:
         """Write where each row's first step lies, from where all others are found."""
@@ -110,13 +115,13 @@ class Reader:
         self._beside |= {index[-1]: (found[0][-1], k) for k, index in enumerate(found)}
         return found
 
-    def _steps(self, chunk: Expr, word: Expr, count: int) -> list[_Step]:
+    def _steps(self, chunk: Expr, word: Expr, count: int) -> list[Step]:
         """Return steps of a chunk from a word on, with tests where they may be past the last."""
         found = self._steps_of(chunk, word, count)
         self._moving.update(at for step, _ in found for at in step)
         return found
 
-    def _steps_of(self, chunk: Expr, word: Expr, count: int) -> list[_Step]:
+    def _steps_of(self, chunk: Expr, word: Expr, count: int) -> list[Step]:
         emit, sizes = self.emit, self.product.steps
         total, steps = prod(sizes), self.operand.steps
         past = total % self.at_once
@@ -152,7 +157,7 @@ class Reader:
     def fetch(self, batch: Index, chunk: Expr) -> None:
         """Write how a thread reads its elements of a chunk, in the order in which they lie."""
         operand, per = self.operand, self.operand.per
-        steps: list[_Step] = []
+        steps: list[Step] = []
         for run in range(operand.runs):
             if operand.side.is_deep:
                 if not steps:
@@ -163,7 +168,7 @@ class Reader:
                 order = [(n, 0, n) for n in range(operand.elements)]
             self._read(batch, run, [(k, steps[n], at) for k, n, at in order])
 
-    def _read(self, batch: Index, run: int, order: Sequence[tuple[int, _Step, int]]) -> None:
+    def _read(self, batch: Index, run: int, order: Sequence[tuple[int, Step, int]]) -> None:
         number = self.operand.side.number
         values: dict[int, Expr] = {}
         inside: dict[int, Expr] = {}
