@@ -72,7 +72,7 @@ class _Writer:
         start = len(self.emit.lines)
         if self.plan.held:
             self._held = self._chunks("slice")
-            ready = dict.fromkeys(ready, len(self.region.stages))
+            ready = {k: len(self.region.stages) if first else 0 for k, first in ready.items()}
         for number, stage in enumerate(self.region.stages):
             early = [k for k, first in ready.items() if first == number]
             self._stage(self.fold.reduces(stage), early, self._is_awaited(number))
