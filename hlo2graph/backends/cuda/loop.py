@@ -18,7 +18,7 @@ from hlo2graph.backends.cuda.lanes import LANE, Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
-from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.device import Index
 from hlo2graph.ops.device_shaping import clamped
 
 _Write: TypeAlias = Callable[[Index], None]
@@ -111,15 +111,12 @@ class _Passes:
     def _write_rows(self, shape: Shape, element: _Write, found: Wide) -> None:
         """Write a pass in which the lanes of a thread lie in one row, between two edges.
 
-        Words across an edge, and elements behind the last word, have a thread an element.
+        Words across an edge have a thread an element, of the same block: what they read is near
+        what its others read.
         """
         emit, lanes, row = self._emitter, found.lanes, found.row
-        whole = shape.elements // lanes
-        rest = shape.elements - whole * lanes
-        self.threads, self.wide = (
-            whole + rest + shape.elements // row * len(found.edges) * lanes,
-            True,
-        )
+        whole, rest = divmod(shape.elements, lanes)
+        self.threads, self.wide = whole + rest, True
         with emit.block(f"if (thread < {whole})"):
             emit.line(f"const {emit.index_type} first = thread * {lanes};")
             emit.line(f"const int {LANE} = 0;")
@@ -128,26 +125,18 @@ class _Passes:
             across = [f"({column} < {e} && {column} > {e - lanes})" for e in ends]
             with emit.block(f"if (!({' || '.join(across) or 'false'}))"):
                 emit.lines += found.lines
-        if self.threads > whole:
+        if rest:
             with emit.block(f"else if (thread < {self.threads})"):
-                number = emit.integer(f"thread - {whole}")
-                self._place_beside(number, shape, found)
-                element(emit.element_at("last", shape))
-
-    def _place_beside(self, number: Expr, shape: Shape, found: Wide) -> None:
-        """Find element `number` of the last ones that fill no word, and those of words on edges."""
-        emit, lanes, edges, count = self._emitter, found.lanes, found.edges, shape.elements
-        rest = count % lanes
-        last = f"{count - rest} + {number}"
-        if edges:
-            beside = emit.integer(f"{number} - {rest}")
-            edge = emit.integer(f"{beside} / {lanes} % {len(edges)}")
-            choices = "".join(f"{edge} == {k} ? {e} : " for k, e in enumerate(edges[:-1]))
-            begin = f"{beside} / {lanes * len(edges)} * {found.row}{emit.places.wide}"
-            at = emit.integer(f"{begin} + ({choices}{edges[-1]})")
-            at = emit.integer(f"{at} / {lanes} * {lanes} + {beside} % {lanes}")
-            last = f"{number} < {rest} ? {last} : {at} < {count} ? {at} : {count - 1}"
-        emit.line(f"const {emit.index_type} last = {last};")
+                last = emit.integer(f"thread + {whole * (lanes - 1)}")
+                element(emit.element_at(last, shape))
+        begin = emit.integer(f"{emit.block_index} * {THREADS * lanes}")
+        for edge in found.edges:
+            number = emit.integer(f"({begin} + {row - 1 - edge}) / {row} + threadIdx.x / {lanes}")
+            at = emit.integer(f"{number} * {row}{emit.places.wide} + {edge}")
+            inside = f"{at} < {begin} + {THREADS * lanes} && {at} < {whole * lanes}"
+            with emit.block(f"if ({inside})"):
+                last = emit.integer(f"{at} / {lanes} * {lanes} + threadIdx.x % {lanes}")
+                element(emit.element_at(last, shape))
 
     def _write_patches(self, shape: Shape, element: _Write, patch: _Patch) -> None:
         """Write a pass in which a thread computes a patch."""

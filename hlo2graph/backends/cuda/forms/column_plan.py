@@ -23,7 +23,7 @@ CACHED = 4 << 20  # bytes of an array that is taken to lie there
 FEWEST_SLICES = 8
 MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
 FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
-MOST_AHEAD = 16  # elements that a thread waits for at once
+MOST_AHEAD = 64  # elements that a thread waits for at once
 BYTES_AHEAD = 64  # that a thread waits for at once
 
 
