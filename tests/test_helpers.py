@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -92,6 +93,7 @@ def test_a_program_that_holds_python_is_not_started_again(library, monkeypatch):
     assert most_helpers() == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of threads
 def test_a_forked_process_has_none_of_them(helpers):
     child = os.fork()
     if child == 0:
@@ -99,6 +101,19 @@ def test_a_forked_process_has_none_of_them(helpers):
         os._exit(len(helpers) + (helpers.compile(ASKED) is not None))
     assert os.waitpid(child, 0)[1] == 0
     assert helpers.compile(ASKED).startswith(b"\x7fELF")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of threads
+def test_a_process_forked_while_one_compiles_leaves_that_alone(helpers):
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            asked = pool.submit(helpers.compile, ASKED)
+            child = os.fork()
+            if child == 0:
+                helpers.leave()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            assert asked.result().startswith(b"\x7fELF")
 
 
 def test_an_interrupt_leaves_no_answer_for_who_asks_next(helpers, monkeypatch):

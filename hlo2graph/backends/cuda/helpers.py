@@ -11,13 +11,15 @@ import marshal
 import os
 import sys
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.spawn import get_executable
-from subprocess import DEVNULL, PIPE, Popen
+from socket import socketpair
+from subprocess import DEVNULL, Popen
 from threading import Lock
 from typing import TypeAlias
 
 from hlo2graph.backends.cuda import nvrtc
+from hlo2graph.backends.cuda.nvrtc import SIZE
 
 MOST = 8
 Asked: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], str]  # Nvrtc.compile's
@@ -37,14 +39,18 @@ class Helper:
 
     def __init__(self, library: str) -> None:
         """Start it. Raises OSError."""
-        # A group of its own: what a terminal interrupts is this process, which then ends it.
-        self._process = Popen(
-            [os.fsdecode(get_executable()), "-I", "-S", nvrtc.__file__, library],
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            process_group=0,
-        )
+        self._socket, theirs = socketpair()
+        with ExitStack() as failed, theirs:
+            failed.enter_context(self._socket)
+            # A group of its own: what a terminal interrupts is this process, which then ends it.
+            self._process = Popen(
+                [os.fsdecode(get_executable()), "-I", "-S", nvrtc.__file__, library],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=DEVNULL,
+                process_group=0,
+            )
+            failed.pop_all()
 
     @property
     def is_there(self) -> bool:
@@ -52,30 +58,31 @@ class Helper:
         return self._process.poll() is None
 
     def compile(self, asked: Asked) -> bytes | str:
-        """Return machine code, or why there is none. Raises OSError, EOFError or ValueError."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        marshal.dump(asked, self._process.stdin)
-        self._process.stdin.flush()
-        answer: bytes | str = marshal.load(self._process.stdout)
+        """Return machine code, or why there is none. Raises OSError or EOFError: it ended."""
+        self._socket.sendall(marshal.dumps(asked))
+        (size,) = SIZE.unpack(self._read(SIZE.size))
+        answer: bytes | str = marshal.loads(self._read(size))
         return answer
+
+    def _read(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            part = self._socket.recv(size - len(found))
+            if not part:
+                raise EOFError
+            found += part
+        return bytes(found)
 
     def end(self) -> None:
         """End it, whatever it does."""
         self._process.kill()
-        self._close()
+        self._socket.close()
         self._process.wait()
 
     def leave(self) -> None:
         """Leave it to the process that this one was forked from."""
-        self._close()
+        self._socket.close()
         self._process.returncode = 0
-
-    def _close(self) -> None:
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
 
 
 class Helpers:
@@ -108,7 +115,7 @@ class Helpers:
             return None
         try:
             answer = helper.compile(asked)
-        except (OSError, EOFError, ValueError, TypeError):  # it ended
+        except (OSError, EOFError):  # it ended
             self._drop(helper)
             return None
         except BaseException:  # what it answers is of no use to who asks next

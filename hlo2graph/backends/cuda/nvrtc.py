@@ -10,11 +10,13 @@ import ctypes
 import marshal
 import os
 import select
+import struct
 import sys
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 
 PATIENCE_S = 60  # that a helper waits for work before it ends
+SIZE = struct.Struct("=Q")  # of an answer, in front of it
 KEPT_BYTES = 1 << 25  # of freed memory, which the next text takes without asking the system for it
 
 Texts = Sequence[tuple[str, str]]
@@ -104,7 +106,8 @@ def serve(path: str) -> None:
             answer = library.compile(*asked)
         except Refused as refused:
             answer = str(refused)
-        marshal.dump(answer, answers)
+        held = marshal.dumps(answer)
+        answers.write(SIZE.pack(len(held)) + held)
         answers.flush()
 
 
