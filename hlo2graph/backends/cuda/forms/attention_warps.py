@@ -11,7 +11,7 @@ of their stages, and one for the product with the values: scores are computed ag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import prod
 
@@ -19,6 +19,7 @@ from hlo2graph.backends.cuda.forms.attention_hidden import hidden_from, is_odd
 from hlo2graph.backends.cuda.forms.attention_meeting import meet, meeting_bytes
 from hlo2graph.backends.cuda.forms.attention_product import RowsProduct
 from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, placed
+from hlo2graph.backends.cuda.forms.attention_store import Store, sum_of
 from hlo2graph.backends.cuda.forms.dot_parts import (
     CHUNK,
     COLUMNS,
@@ -34,7 +35,7 @@ from hlo2graph.backends.cuda.forms.folding import FoldWriter, Values
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
 from hlo2graph.backends.cuda.forms.online_softmax import OnlineSoftmax
-from hlo2graph.backends.cuda.forms.product import DotProduct, neighbours
+from hlo2graph.backends.cuda.forms.product import DotProduct
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
 from hlo2graph.hlo import Instruction
@@ -126,10 +127,7 @@ class _Writer:
         batch = emit.split(emit.integer(f"{block} / {self.tiles}"), values.product.batches)
         emit.line(f"const int warp = threadIdx.x / {WARP}, slice = threadIdx.x % 4;")
         emit.line(f"const int group = threadIdx.x % {WARP} / 4, member = slice;")
-        number = f"{block} % {self.tiles}"
-        if self.sharing == 1:
-            number = f"({number} * {WARPS} + warp)"
-        top = emit.integer(f"{number} * {ROWS}")
+        top = emit.integer(f"{self._tile(block)} * {ROWS}")
         self.batch = placed(self.region.weighing.batch, batch)
         self.queries = [self._query(top, k) for k in range(self.own)]
         self.scores.begin(self.batch, top)
@@ -148,8 +146,14 @@ class _Writer:
             for stage in self.region.rows.stages:
                 self._fold(self.fold.reduces(stage), held)
             self._sum(held)
-        for tile in range(values.columns.tiles):
-            self._store(batch, top, tile)
+        Store(values, self.queries, self.region.weighing.weights).write()
+
+    def _tile(self, block: Expr) -> Expr:
+        """Return the number of a warp's rows; those that see most keys come first."""
+        number = f"{block} % {self.tiles}"
+        if any(mask.is_first for mask in self.region.weighing.masks):
+            number = f"({self.tiles - 1} - {number})"
+        return f"({number} * {WARPS} + warp)" if self.sharing == 1 else number
 
     def _query(self, top: Expr, number: int) -> Index:
         """Write which row a thread's row of this number is; return its place."""
@@ -181,7 +185,7 @@ class _Writer:
         """Make a score known, that of a thread's key and row of these numbers."""
         emit, instr, weighing = self.emit, self.scores.form.instr, self.region.weighing
         index = self._index(self.queries[row], key)
-        total = f"total{_sum_of(row, number, self.scores.each[1])}"
+        total = f"total{sum_of(row, number, self.scores.each[1])}"
         value = narrowed(emit.operands_of(instr), total, self.scores.wide, written(instr).dtype)
         emit.assume(instr.name, index, (value,))
         for view in weighing.views:
@@ -346,39 +350,3 @@ class _Writer:
         for register in range(self.values.registers):
             pair = ", ".join(kept[2 * register : 2 * register + 2])
             self.emit.line(f"kept[{row}][{register}] = hlo::pair_bits<hlo::{dtype}>({pair});")
-
-    def _store(self, batch: Index, top: Expr, tile: int) -> None:
-        """Write how a thread stores its results of a tile of the values."""
-        emit, columns, each = self.emit, self.values.columns, self.values.each[1]
-        width = each if columns.extent % each == 0 else 1
-        for row in range(self.own):
-            at = emit.integer(f"{top} + group * {self.own} + {row}")
-            for first in range(0, 2 * each, width):
-                left = emit.integer(f"2 * member * {each} + {tile * columns.tile + first}")
-                inside = [f"{at} < {self.rows.extent}"] * (self.rows.extent % (WARPS * ROWS) > 0)
-                inside += [f"{left} < {columns.extent}"] * (columns.extent % columns.tile > 0)
-                with emit.block(f"if ({' && '.join(inside)})") if inside else nullcontext():
-                    run = [emit.integer(f"{left} + {k}") for k in range(width)]
-                    self._store_run(batch, row, f"own[{tile}]", first, run)
-
-    def _store_run(
-        self, batch: Index, row: int, sums: str, first: int, columns: Sequence[Expr]
-    ) -> None:
-        """Write results side by side, which a thread has from number `first` on."""
-        emit, values, instr = self.emit, self.values, self.form.instr
-        stores: list[tuple[int, str]] = []
-        for k, place in enumerate(neighbours(emit, columns, values.columns.sizes)):
-            sides = [place, place]
-            sides[self.region.weighing.weights] = self.queries[row]
-            index = values.product.result(batch, *sides)
-            total = f"{sums}{_sum_of(row, first + k, values.each[1])}"
-            value = narrowed(emit.operands_of(instr), total, values.wide, written(instr).dtype)
-            emit.assume(instr.name, index, (value,))
-            stores += values.results.at(index)
-        for _, store in sorted(stores, key=lambda held: held[0]):
-            emit.line(store)
-
-
-def _sum_of(row: int, number: int, each: int) -> str:
-    """Return where the sum of a thread's row and column of these numbers is in a tensor's."""
-    return f"[{row // 2}][{number % each}][{row % 2 * 2 + number // each}]"
