@@ -67,6 +67,8 @@ FREE["unique"] = scatter("f32", "900,3", "700,1", "700,3", UNIQUE, region("add",
 ORDERED = {
     "elements": scatter("f32", "9000", "5000,1", "5000", ELEMENTS, region("add", "f32")),
     "rows": scatter("f32", "90,5", "4200,1", "4200,5", ROWS, region("add", "f32")),
+    "wide-rows": scatter("f32", "90,70", "4200,1", "4200,70", ROWS, region("add", "f32")),
+    "many-rows": scatter("f32", "2120,40", "4100,1", "4100,39", ROWS, region("add", "f32")),
     "last": scatter("f32", "90,5", "4200,1", "4200,4", ROWS, LAST),
     "halves": scatter("f16", "900", "4100,1", "4100", ELEMENTS, region("add", "f16"), "u8"),
     "bytes": scatter("s8", "900", "4100,1", "4100", ELEMENTS, region("add", "s8"), "s64"),

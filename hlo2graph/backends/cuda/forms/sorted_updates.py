@@ -1,11 +1,16 @@
 """The scatter form of updates that come in the order of what they update: rows, or elements.
 
 Each thread makes an element of the result: it looks for its updates and folds them in their order.
+Of rows as long as a warp, or longer, a warp makes one: its lanes look for the updates together.
 Where an element has many, a warp does: each lane folds some that follow each other, then neighbours
 are folded, which takes a region that is associative.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 
 from hlo2graph.backends.cuda.forms.updates import Updates
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
@@ -14,12 +19,26 @@ from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
 WARP = 32
+MOST_EACH = 4  # elements of a row that a thread makes at once
+MANY_ROWS = 2112  # from which on a warp each fills the device
 MANY = 16  # updates of an element, on average, from which on a warp folds them
 _ASSOCIATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
 
 
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """An element of the result, by its number and index, and a test of whether it is stored."""
+
+    number: Expr
+    place: Index
+    stores: str = ""
+
+
 def sorted_kernel(updates: Updates) -> KernelSource:
     """Return the kernel of a scatter whose updates stand side by side."""
+    row = _row_size(updates)
+    if row >= WARP:
+        return _by_rows(updates, row)
     emit, elements = updates.emit, updates.result.elements
     by_warp = _is_for_warps(updates)
     threads = elements * WARP if by_warp else elements
@@ -33,8 +52,43 @@ def sorted_kernel(updates: Updates) -> KernelSource:
         if by_warp:
             _fold_by_warp(updates, place, number)
         else:
-            _fold(updates, place, number)
+            _fold(updates, [_Element(number, place)])
     return updates.form.source(emit, blocks_for(threads, THREADS)[0], THREADS)
+
+
+def _row_size(updates: Updates) -> int:
+    """Return how many elements lie side by side that have the same updates."""
+    size = 1
+    for dim in updates.result.minor_to_major:
+        if dim in updates.mapped:
+            break
+        size *= updates.result.dims[dim]
+    rows = prod(updates.result.dims[dim] for dim in updates.mapped)
+    return size if size * rows == updates.result.elements else 1
+
+
+def _by_rows(updates: Updates, size: int) -> KernelSource:
+    """Let a warp make each row; where these are few, several do, each a part of it."""
+    emit, index = updates.emit, updates.emit.index_type
+    rows, widths = updates.result.elements // size, -(-size // WARP)
+    each, parts = (min(MOST_EACH, widths), 1) if rows >= MANY_ROWS else (1, widths)
+    warp = emit.integer(f"({emit.block_index} * {THREADS} + threadIdx.x) / {WARP}")
+    with emit.block(f"if ({warp} < {rows * parts})"):
+        number, part = emit.split(warp, (rows, parts))
+        first = emit.integer(f"{number} * {size}")
+        _search(updates, emit.element_at(first, updates.result), by_warp=True)
+        if updates.all_inplace:
+            emit.line("if (low == high) return;")
+        begin, step = f"{part} * {each * WARP} + threadIdx.x % {WARP}", parts * each * WARP
+        with emit.block(f"for ({index} from = {begin}; from < {size}; from += {step})"):
+            elements = []
+            for k in range(each):
+                within = emit.integer(f"from + {k * WARP}")
+                at = emit.integer(f"{first} + ({within} < {size} ? {within} : {size - 1})")
+                place = emit.element_at(at, updates.result)
+                elements.append(_Element(at, place, f"if ({within} < {size})"))
+            _fold(updates, elements)
+    return updates.form.source(emit, blocks_for(rows * parts * WARP, THREADS)[0], THREADS)
 
 
 def _is_for_warps(updates: Updates) -> bool:
@@ -65,21 +119,28 @@ def _before(updates: Updates, starts: dict[int, Expr], place: Index, sign: str) 
     return found
 
 
-def _fold(updates: Updates, place: Index, number: Expr) -> None:
-    """Fold an element's updates in their order."""
+def _fold(updates: Updates, elements: Sequence[_Element]) -> None:
+    """Fold the updates of elements that have the same ones, in their order."""
     emit, form = updates.emit, updates.form
-    values = [
-        emit.variable(leaf.dtype, emit.leaf(name, 0, place))
-        for leaf, name in zip(form.results, form.instr.operands, strict=False)
+    of_each = [
+        [
+            emit.variable(leaf.dtype, emit.leaf(name, 0, element.place))
+            for leaf, name in zip(form.results, form.instr.operands, strict=False)
+        ]
+        for element in elements
     ]
-    with emit.block(f"if ({' && '.join(_inside(updates, place)) or 'true'})"):
-        emit.line("#pragma unroll 4")
-        with emit.block(f"for ({emit.index_type} at = low; at < high; ++at)"):
-            found = updates.folded(values, _given(updates, place, "at"))
-            held = [emit.bind(s.dtype, v) for s, v in zip(form.results, found, strict=True)]
-            for variable, value in zip(values, held, strict=True):
-                emit.line(f"{variable} = {value};")
-    updates.store(updates.places(number), values)
+    emit.line("#pragma unroll 4")
+    with emit.block(f"for ({emit.index_type} at = low; at < high; ++at)"):
+        for element, values in zip(elements, of_each, strict=True):
+            inside = _inside(updates, element.place)
+            with emit.block(f"if ({' && '.join(inside)})" if inside else ""):
+                found = updates.folded(values, _given(updates, element.place, "at"))
+                held = [emit.bind(s.dtype, v) for s, v in zip(form.results, found, strict=True)]
+                for variable, value in zip(values, held, strict=True):
+                    emit.line(f"{variable} = {value};")
+    for element, values in zip(elements, of_each, strict=True):
+        with emit.block(element.stores):
+            updates.store(updates.places(element.number), values)
 
 
 def _fold_by_warp(updates: Updates, place: Index, number: Expr) -> None:
