@@ -120,6 +120,7 @@ def test_narrow_floats_agree_with_the_host(plans, name):
         ("f32 to f8e4m3fn", ("hlo::pairs_exactly<hlo::f8e4m3fn>(v1, ",)),
         ("bf16 added", ("hlo::pair<hlo::bf16>",)),
         ("f16 kept and made", ("const hlo::f16 b",)),
+        ("f8e5m2 added", ("const hlo::u32*)(p1 + first))[3]", "hlo::u32*)(r0 + first))[3] = r0_")),
     ],
 )
 def test_lanes_go_two_by_two(plans, name, has):

@@ -121,7 +121,10 @@ def _large(signature: Signature, count: int) -> set[str]:
 
 
 def _types(signature: Signature) -> dict[str, str]:
-    return {f"p{k}": s.dtype.name for k, s in enumerate(signature.parameters)}
+    """Return the element types of the arrays that lie on whole accesses."""
+    arrays = {f"p{k}": s.dtype.name for k, s in enumerate(signature.parameters)}
+    arrays |= {f"r{k}": s.dtype.name for k, s in enumerate(signature.results)}
+    return {name: dtype for name, dtype in arrays.items() if name not in signature.misaligned}
 
 
 def _mostly_merges(wide: Lanes, signature: Signature, count: int) -> bool:

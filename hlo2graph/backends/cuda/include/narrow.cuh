@@ -159,37 +159,64 @@ HLO_NARROW_INTS(HLO_STORE)
 
 // ---- two by two, where there are instructions that do it ---------------------------------------
 
+// Two neighbours of the four elements in a word, and a word of four: see `two` and `pair`.
+template <class T> __device__ inline Two two_of(u32 word, int number) {
+  return two((T)(u8)(word >> 16 * number), (T)(u8)(word >> (16 * number + 8)));
+}
+template <class T> __device__ inline u32 four(f32 a, f32 b, f32 c, f32 d) {
+  return pair<T>(a, b) | pair<T>(c, d) << 16;
+}
+template <class T> __device__ inline u32 four_exact(f32 a, f32 b, f32 c, f32 d) {
+  return pair_exact<T>(a, b) | pair_exact<T>(c, d) << 16;
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-__device__ inline Two two_of_halves(u32 halves) {
-  return {widened(half<f16>(halves, 0)), widened(half<f16>(halves, 1))};
+__device__ inline u16 half_of(u32 word, int number) {
+  u16 low, high;
+  asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(word));
+  return number ? high : low;
 }
-template <> __device__ inline Two two(f8e4m3fn low, f8e4m3fn high) {
-  u32 halves;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((u16)((u16)low | (u16)high << 8)));
-  return two_of_halves(halves);
+__device__ inline u32 word_of(u16 low, u16 high) {
+  u32 word;
+  asm("mov.b32 %0, {%1, %2};" : "=r"(word) : "h"(low), "h"(high));
+  return word;
 }
-template <> __device__ inline Two two(f8e5m2 low, f8e5m2 high) {
-  u32 halves;
-  asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"((u16)((u16)low | (u16)high << 8)));
-  return two_of_halves(halves);
-}
+#define HLO_TWO_BY_TWO(T, name, finite)                                                        \
+  __device__ inline u32 halves_of(T, u16 two) {                                                \
+    u32 halves;                                                                                \
+    asm("cvt.rn.f16x2." name "x2 %0, %1;" : "=r"(halves) : "h"(two));                          \
+    return halves;                                                                             \
+  }                                                                                            \
+  __device__ inline u16 two_rounded(T, f32 low, f32 high) {                                    \
+    u16 two;                                                                                   \
+    asm("cvt.rn.satfinite." name "x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));       \
+    return two;                                                                                \
+  }                                                                                            \
+  template <> __device__ inline Two two(T low, T high) {                                       \
+    const u32 halves = halves_of(T{}, (u16)((u16)low | (u16)high << 8));                       \
+    return {widened((f16)half_of(halves, 0)), widened((f16)half_of(halves, 1))};               \
+  }                                                                                            \
+  template <> __device__ inline Two two_of<T>(u32 word, int number) {                          \
+    const u32 halves = halves_of(T{}, half_of(word, number));                                  \
+    return {widened((f16)half_of(halves, 0)), widened((f16)half_of(halves, 1))};               \
+  }                                                                                            \
+  template <> __device__ inline u32 pair<T>(f32 low, f32 high) {                               \
+    return two_rounded(T{}, low, high);                                                        \
+  }                                                                                            \
+  template <> __device__ inline u32 four<T>(f32 a, f32 b, f32 c, f32 d) {                      \
+    return word_of(two_rounded(T{}, a, b), two_rounded(T{}, c, d));                            \
+  }                                                                                            \
+  template <> __device__ inline bool pairs_exactly<T>(f32 a, f32 b) {                          \
+    return finite(a) && finite(b);                                                             \
+  }
 // The largest sizes that are rounded to finite numbers.
-template <> __device__ inline bool pairs_exactly<f8e4m3fn>(f32 a, f32 b) {
-  return ::fabsf(a) <= 464.0f && ::fabsf(b) <= 464.0f;
-}
-template <> __device__ inline bool pairs_exactly<f8e5m2>(f32 a, f32 b) {
-  return ::fabsf(a) < 61440.0f && ::fabsf(b) < 61440.0f;
-}
-template <> __device__ inline u32 pair<f8e4m3fn>(f32 low, f32 high) {
-  u16 found;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(found) : "f"(high), "f"(low));
-  return found;
-}
-template <> __device__ inline u32 pair<f8e5m2>(f32 low, f32 high) {
-  u16 found;
-  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(found) : "f"(high), "f"(low));
-  return found;
-}
+#define HLO_FINITE(x) (::fabsf(x) <= 464.0f)
+HLO_TWO_BY_TWO(f8e4m3fn, "e4m3", HLO_FINITE)
+#undef HLO_FINITE
+#define HLO_FINITE(x) (::fabsf(x) < 61440.0f)
+HLO_TWO_BY_TWO(f8e5m2, "e5m2", HLO_FINITE)
+#undef HLO_FINITE
+#undef HLO_TWO_BY_TWO
 #endif
 
 }  // namespace hlo
