@@ -224,6 +224,14 @@ def test_updates_at_the_same_places_are_sorted_once():
     assert ways.count("scatter") == 2
 
 
+def test_few_updates_of_what_is_large_take_a_copy():
+    text = scatter("f32", "2000,1100", "40,1", "40,1100", ROWS, region("add", "f32"))
+    made = order_updates(hlo2graph.parse(text))
+    assert opcodes(made.entry) == ["fusion", "scatter"]
+    before, after = hlo2graph.plan(text, target="sm_90").body.thunks
+    assert before.writes == after.writes
+
+
 @pytest.mark.parametrize(
     "text",
     [

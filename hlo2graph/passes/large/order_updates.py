@@ -6,7 +6,8 @@ to write over, is copied by a kernel of its own; what is made for the scatter is
 fusion. Where order matters, updates of rows are sorted by what they update, which keeps the order
 of those of one row; threads then find theirs side by side. Where elements are few, each looks at
 all updates for its own; very many that are added to elements are made such that no order matters.
-Updates that are few, or whose windows may overlap in other ways, stay as they are.
+Updates that are few, or whose windows may overlap in other ways, stay as they are, but for a large
+result, which is copied by a kernel of its own too.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from hlo2graph.passes.redraft import redraft
 
 FREE = 512  # updates, from which on a thread each is worth a copy
 ORDERED = 4096  # from which on sorting them is
+LARGE = 8 << 20  # bytes of an operand, more than which another kernel copies sooner
 _S64 = DTYPES["s64"]
 
 
@@ -69,6 +71,8 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
     trailing = tuple(range(len(batch), update.rank)) == window
     is_sorted = instr.attrs.get("indices_are_sorted") is True
     if prod(batch) < ORDERED or is_sorted or not trailing:
+        if not is_sorted and shapes[0].size > LARGE:
+            _in_place(draft, instr, count, regions)
         return
     if compares(instr, shapes, draft.computations):
         write_compared(Arrays(draft, instr))
