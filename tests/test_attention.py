@@ -118,7 +118,8 @@ def test_it_becomes_one_kernel(name: str) -> None:
 @needs_gxx
 @pytest.mark.parametrize("precise", [False, True])
 def test_it_computes_what_the_host_does(precise: bool) -> None:
-    plans = [h2g.plan(text, target="sm_90") for text in FUSED.values()]
+    texts = [text for text in FUSED.values() if not precise or "f16[" not in text]
+    plans = [h2g.plan(text, target="sm_90") for text in texts]
     kernels = Kernels(plans, precise=precise)
     for plan in plans:
         agree_with_the_host(plan, kernels, tf32=not precise)
