@@ -116,7 +116,7 @@ class _Passes:
         """
         emit, lanes, row = self._emitter, found.lanes, found.row
         whole, rest = divmod(shape.elements, lanes)
-        self.threads, self.wide = whole + rest, True
+        self.threads, self.wide = max(self.threads, whole + rest), True
         with emit.block(f"if (thread < {whole})"):
             emit.line(f"const {emit.index_type} first = thread * {lanes};")
             emit.line(f"const int {LANE} = 0;")
@@ -126,7 +126,7 @@ class _Passes:
             with emit.block(f"if (!({' || '.join(across) or 'false'}))"):
                 emit.lines += found.lines
         if rest:
-            with emit.block(f"else if (thread < {self.threads})"):
+            with emit.block(f"else if (thread < {whole + rest})"):
                 last = emit.integer(f"thread + {whole * (lanes - 1)}")
                 element(emit.element_at(last, shape))
         begin = emit.integer(f"{emit.block_index} * {THREADS * lanes}")
