@@ -24,7 +24,7 @@ from hlo2graph.ops.expect import (
     require,
     takes_scalars,
 )
-from hlo2graph.ops.folding import fold_leading, region_fold, simple_ufunc
+from hlo2graph.ops.folding import fold_leading, fold_windows, region_fold, simple_ufunc
 from hlo2graph.ops.scalar_region import is_elementwise_region
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.widening import compute_dtype
@@ -99,11 +99,14 @@ def _reduce(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluat
         )
         return as_result(instr, [np.asarray(total)])
     kept = [d for d in range(inputs[0].ndim) if d not in dims]
+    fold = region_fold(evaluate, name)
+    turned = [a.transpose(*dims, *kept) for a in inputs]
+    if len(inputs) == 1:
+        return as_result(instr, [fold_windows(fold, inits[0], turned[0], len(dims))])
     shape = tuple(inputs[0].shape[d] for d in kept)
     steps = prod(inputs[0].shape[d] for d in dims)
-    rows = [a.transpose(*dims, *kept).reshape(steps, *shape) for a in inputs]
-    start = [np.broadcast_to(i, shape) for i in inits]
-    return as_result(instr, fold_leading(region_fold(evaluate, name), start, rows))
+    rows = [a.reshape(steps, *shape) for a in turned]
+    return as_result(instr, fold_leading(fold, [np.broadcast_to(i, shape) for i in inits], rows))
 
 
 def _infer_map(
