@@ -15,6 +15,7 @@ from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
 from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
 from hlo2graph.backends.cuda.lanes import LANE, Lanes
+from hlo2graph.backends.cuda.repeats import TIMES, Repeats, repeats_of
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
@@ -93,6 +94,10 @@ class _Passes:
         if found.row:
             self._write_rows(results[0], element, found)
             return
+        repeats = repeats_of(found.lines, found.lanes, count) if found.step == 1 else None
+        if repeats is not None:
+            self._write_repeats(results[0], element, found.lanes, repeats)
+            return
         lanes, step = found.lanes, found.step
         whole = count // (lanes * step) * step
         needed = count - whole * (lanes - 1)
@@ -107,6 +112,26 @@ class _Passes:
             with emit.block(f"else if (thread < {needed})"):
                 emit.line(f"const {emit.index_type} last = thread + {whole * (lanes - 1)};")
                 element(emit.element_at("last", results[0]))
+
+    def _write_repeats(self, shape: Shape, element: _Write, lanes: int, repeats: Repeats) -> None:
+        """Write a pass in which a thread stores its lanes' elements wherever they come again."""
+        emit, period = self._emitter, repeats.period
+        whole, rest = divmod(shape.elements, lanes)
+        threads = -(-whole // (period * TIMES)) * period
+        self.threads, self.wide = max(self.threads, threads + rest), True
+        with emit.block(f"if (thread < {threads})"):
+            word = f"thread / {period} * {period * TIMES} + thread % {period}"
+            emit.line(f"const {emit.index_type} first = ({word}) * {lanes};")
+            emit.lines += repeats.made
+            head = f"for ({emit.index_type} to = first, times = 0; "
+            last = f"times < {TIMES} && to <= {shape.elements - lanes}"
+            emit.line("#pragma unroll")
+            with emit.block(f"{head}{last}; ++times, to += {period * lanes})"):
+                emit.lines += [f"  {line}" for line in repeats.stored]
+        if rest:
+            with emit.block(f"else if (thread < {threads + rest})"):
+                last = emit.integer(f"thread - {threads} + {whole * lanes}")
+                element(emit.element_at(last, shape))
 
     def _write_rows(self, shape: Shape, element: _Write, found: Wide) -> None:
         """Write a pass in which the lanes of a thread lie in one row, between two edges.
