@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from math import prod
 
 from hlo2graph.hlo import DTYPES, Instruction, Shape, Window, WindowDim
 from hlo2graph.ops.device import Element, Expr, Index
@@ -41,44 +43,86 @@ def select_and_scatter(element: Element, instr: Instruction, index: Index) -> Ex
     """Fold in, in their order, the sources of all windows whose chosen element this one is."""
     operand, source, window = element.shape(0), element.shape(1), window_dims(instr)
     total = element.variable(written(instr).dtype, element.operand(2))
-    with loops(element, [w.size for w in window]) as steps:
-        at, tests = [], []
-        for i, step, w, count in zip(index, steps, window, source.dims, strict=True):
-            tap = f"({w.size - 1} - {step})"  # the first window is where this is the last tap
-            moved = element.integer(
-                f"{i} * {w.lhs_dilate} + ({w.pad_low}) - {tap} * {w.rhs_dilate}"
-            )
-            place = moved if w.stride == 1 else element.integer(f"{moved} / {w.stride}")
-            tests += [f"{moved} >= 0", f"{place} < {count}"]
-            tests += [f"{moved} % {w.stride} == 0"] if w.stride > 1 else []
-            at.append(place)
+    dims = [
+        _Covering(w, count, size)
+        for w, count, size in zip(window, source.dims, operand.dims, strict=True)
+    ]
+    with loops(element, [dim.most for dim in dims]) as steps:
+        found = [dim.at(element, i, n) for dim, i, n in zip(dims, index, steps, strict=True)]
+        tests = [test for _, _, more in found for test in more]
         with element.block(f"if ({' && '.join(tests) or 'true'})"):
+            at = tuple(place for place, _, _ in found)
             chosen = _chosen(element, instr, at, operand)
-            here = " && ".join(f"{c} == {i}" for c, i in zip(chosen, index, strict=True))
-            with element.block(f"if ({here or 'true'})"):
-                value = element.operand(1, tuple(at))
-                (found,) = element.call(str(instr.attrs["scatter"]), (total, value))
-                element.line(f"{total} = {found};")
+            here = element.integer(_number([tap for _, tap, _ in found], window))
+            with element.block(f"if ({chosen} == {here})"):
+                value = element.operand(1, at)
+                (folded,) = element.call(str(instr.attrs["scatter"]), (total, value))
+                element.line(f"{total} = {folded};")
     return total
 
 
-def _chosen(element: Element, instr: Instruction, at: Sequence[Expr], operand: Shape) -> list[Expr]:
-    """Return the index of the element that the window at `at` selects; -1 where it has none."""
+@dataclass(frozen=True, slots=True)
+class _Covering:
+    """The windows along one dimension that an element is in: at most `most` of `count`."""
+
+    w: WindowDim
+    count: int
+    size: int  # of the operand
+
+    @property
+    def most(self) -> int:
+        """Windows; where there are dilations, taps, most of which may be those of none."""
+        return -(-self.w.size // self.w.stride) if self._is_dense else self.w.size
+
+    @property
+    def _is_dense(self) -> bool:
+        return self.w.lhs_dilate == self.w.rhs_dilate == 1
+
+    def at(self, element: Element, index: Expr, step: Expr) -> tuple[Expr, Expr, list[Expr]]:
+        """Return the window after so many that cover element `index`, its tap there, and tests."""
+        w = self.w
+        if not self._is_dense:
+            tap = f"({w.size - 1} - {step})"  # the first window is where this is the last tap
+            moved = f"{index} * {w.lhs_dilate} + ({w.pad_low}) - {tap} * {w.rhs_dilate}"
+            moved = element.integer(moved)
+            place = moved if w.stride == 1 else element.integer(f"{moved} / {w.stride}")
+            tests = [f"{moved} >= 0", f"{place} < {self.count}"]
+            return place, tap, tests + [f"{moved} % {w.stride} == 0"] * (w.stride > 1)
+        if w.size == w.stride == 1 and not w.pad_low:
+            return index, "0", [f"{index} < {self.count}"] * (self.count < self.size)
+        moved = element.integer(f"{index} + ({w.pad_low})") if w.pad_low else index
+        before = f" - ({self.most - 1} - {step})" if self.most > 1 else ""
+        place = element.integer(f"{moved} / {w.stride}{before}")
+        tap = element.integer(f"{moved} - {place} * {w.stride}")
+        last = (self.size - 1 + w.pad_low) // w.stride
+        tests = [f"{moved} >= 0"] * (w.pad_low < 0) + [f"{place} >= 0"] * (self.most > 1)
+        tests += [f"{place} < {self.count}"] * (last >= self.count)
+        return place, tap, tests + [f"{tap} < {w.size}"] * (w.size % w.stride > 0)
+
+
+def _number(taps: Sequence[Expr], window: Sequence[WindowDim]) -> Expr:
+    """Return the row-major number of a tap in its window."""
+    number = "0"
+    for tap, w in zip(taps, window, strict=True):
+        if w.size > 1:
+            number = tap if number == "0" else f"({number}) * {w.size} + {tap}"
+    return number
+
+
+def _chosen(element: Element, instr: Instruction, at: Sequence[Expr], operand: Shape) -> Expr:
+    """Return the number of the element that the window at `at` selects; -1 where it has none."""
     window = window_dims(instr)
-    counter = DTYPES["s64"]
     best = element.variable(operand.dtype, "{}")
-    chosen = [element.variable(counter, "-1") for _ in window]
-    any_yet = element.variable(DTYPES["pred"], "false")
+    counter = DTYPES["s32" if prod(w.size for w in window) < 2**31 else "s64"]
+    chosen = element.variable(counter, "-1")
     with loops(element, [w.size for w in window]) as steps:
         places, tests = window_places(element, at, steps, window, operand.dims)
         with element.block(f"if ({' && '.join(tests) or 'true'})"):
             value = element.operand(0, places)
             (keep,) = element.call(str(instr.attrs["select"]), (best, value))
-            with element.block(f"if (!{any_yet} || !{keep})"):
+            with element.block(f"if ({chosen} < 0 || !{keep})"):
                 element.line(f"{best} = {value};")
-                element.line(f"{any_yet} = true;")
-                for name, place in zip(chosen, places, strict=True):
-                    element.line(f"{name} = {place};")
+                element.line(f"{chosen} = {_number(steps, window)};")
     return chosen
 
 
