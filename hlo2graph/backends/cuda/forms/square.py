@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.ops.device import Expr
 
+WARP = 32
 MOST_AT_ONCE = 20  # elements that a thread loads before it stores one
 _BLOCK, _SMALL_BLOCK = 32, 16  # what the rows are padded to
 GAP_BYTES, _HALF = 16, 8  # at the end of a row; elements of more bytes have smaller blocks
@@ -26,10 +27,58 @@ def fill_lower(
 ) -> None:
     """Write how a block moves the lower triangle of `size` rows: many loads are under way at once.
 
-    A row and one as far from the last row as it is from the first make a row of the same length.
     Neighbouring threads have neighbours of a row, or, where it is read by columns, of a column.
 
     load: returns the element of a row and a column, put: writes what takes it there.
+    """
+    if by_columns:
+        _fill_by_columns(emit, kind, size, threads, load, put)
+        return
+    warps, strips = threads // WARP, -(-size // WARP)
+    turns = [-(-(size - strip * WARP) // warps) for strip in range(strips)]
+    emit.line("{")
+    emit.line(f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};")
+    for group in _groups(turns):
+        for strip in group:
+            emit.line(f"{kind} some{strip}[{turns[strip]}];")
+            emit.line("#pragma unroll")
+            with emit.block(f"for (int k = 0; k < {turns[strip]}; ++k)"):
+                row = emit.integer(f"{strip * WARP} + warp + k * {warps}")
+                column = emit.integer(f"{strip * WARP} + lane")
+                inside = (emit.integer(f"{x} < {size} ? {x} : {size - 1}") for x in (row, column))
+                emit.line(f"some{strip}[k] = {load(*inside)};")
+        for strip in group:
+            emit.line("#pragma unroll")
+            with emit.block(f"for (int k = 0; k < {turns[strip]}; ++k)"):
+                row = emit.integer(f"{strip * WARP} + warp + k * {warps}")
+                column = emit.integer(f"{strip * WARP} + lane")
+                with emit.block(f"if ({row} < {size} && {column} <= {row})"):
+                    put(row, column, f"some{strip}[k]")
+    emit.line("}")
+
+
+def _groups(turns: Sequence[int]) -> list[list[int]]:
+    """Return which strips of columns are loaded together."""
+    found: list[list[int]] = []
+    for strip, turn in enumerate(turns):
+        if found and sum(turns[k] for k in found[-1]) + turn <= MOST_AT_ONCE:
+            found[-1].append(strip)
+        else:
+            found.append([strip])
+    return found
+
+
+def _fill_by_columns(
+    emit: ElementEmitter,
+    kind: str,
+    size: int,
+    threads: int,
+    load: Callable[[Expr, Expr], Expr],
+    put: Callable[[Expr, Expr, Expr], None],
+) -> None:
+    """Fill it by columns.
+
+    A column and one as far from the last as it is from the first have as many elements as any two.
     """
     half = (size + 1) // 2
     width = 2 * half + 1
@@ -46,12 +95,11 @@ def fill_lower(
         is_near = emit.integer(f"{along} <= {pair}")
         row = emit.integer(f"{is_near} ? {pair} : {2 * half - 1} - {pair}")
         column = emit.integer(f"{is_near} ? {along} : {along} - {pair} - 1")
-        if by_columns:
-            row, column = (emit.integer(f"{size - 1} - {at}") for at in (column, row))
+        row, column = (emit.integer(f"{size - 1} - {at}") for at in (column, row))
         return number, row, column
 
     every = f"for (int k = 0; k < {at_once}; ++k)"
-    inside = "{0} < 0 ? 0 : {0}" if by_columns else f"{{0}} < {size} ? {{0}} : {size - 1}"
+    inside = "{0} < 0 ? 0 : {0}"
     emit.line("#pragma unroll")
     with emit.block(every):
         _, row, column = place()
@@ -61,8 +109,7 @@ def fill_lower(
     emit.line("#pragma unroll")
     with emit.block(every):
         number, row, column = place()
-        is_there = f"{column} >= 0" if by_columns else f"{row} < {size}"
-        with emit.block(f"if ({number} < {count} && {is_there})"):
+        with emit.block(f"if ({number} < {count} && {column} >= 0)"):
             put(row, column, "some[k]")
     emit.line("}")
 
