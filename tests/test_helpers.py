@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,18 @@ def test_a_program_that_holds_python_is_not_started_again(library, monkeypatch):
         assert most_helpers() == 0
     monkeypatch.setattr("hlo2graph.backends.cuda.helpers.get_executable", lambda: None)
     assert most_helpers() == 0
+
+
+def test_wait_however_long_others_wait_at_sockets(library, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    socket.setdefaulttimeout(1e-3)
+    found = Helpers()
+    try:
+        found.start(library)
+        assert found.compile(ASKED).startswith(b"\x7fELF")
+    finally:
+        socket.setdefaulttimeout(None)
+        found.end()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of threads

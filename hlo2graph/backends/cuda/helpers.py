@@ -42,6 +42,8 @@ class Helper:
         self._socket, theirs = socketpair()
         with ExitStack() as failed, theirs:
             failed.enter_context(self._socket)
+            for end in (self._socket, theirs):  # whatever socket.setdefaulttimeout was told
+                end.setblocking(True)
             # A group of its own: what a terminal interrupts is this process, which then ends it.
             self._process = Popen(
                 [os.fsdecode(get_executable()), "-I", "-S", nvrtc.__file__, library],
