@@ -62,6 +62,10 @@ for opcode, dtype in (("maximum", "f64"), ("minimum", "f32")):
     FREE[f"{opcode}-{dtype}"] = scatter(
         dtype, "40", "5000,1", "5000", ELEMENTS, region(opcode, dtype)
     )
+for opcode, dtype in (("add", "s32"), ("maximum", "f64"), ("xor", "u64"), ("and", "s32")):
+    FREE[f"many-{opcode}-{dtype}"] = scatter(
+        dtype, "70", "17000,1", "17000", ELEMENTS, region(opcode, dtype)
+    )
 FREE["rows"] = scatter("s32", "40,7", "600,1", "600,7", ROWS, region("minimum", "s32"))
 FREE["unique"] = scatter("f32", "900,3", "700,1", "700,3", UNIQUE, region("add", "f32"))
 ORDERED = {
@@ -165,7 +169,13 @@ def _takes_any_order(plan) -> None:
     before, after = plan.body.thunks
     assert before.writes == after.writes
     *_, source = kernels_of(plan).values()
-    assert "__shared__" not in source.text
+    assert "numbers[" not in source.text  # which slabs have
+
+
+def test_blocks_share_few_elements_where_updates_are_many():
+    for name in ("many-add-s32", "many-maximum-f64", "add-s32"):
+        *_, source = kernels_of(hlo2graph.plan(FREE[name], target="sm_90")).values()
+        assert ("__shared__" in source.text) == name.startswith("many")
 
 
 def test_what_nobody_else_needs_is_not_copied():

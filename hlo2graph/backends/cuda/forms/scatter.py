@@ -2,7 +2,8 @@
 
 - Where no order matters (indices are unique, integers are folded by what may be done in any order,
   or the largest or least of floats is wanted) and the results lie where the operands do, each
-  thread takes an element of the updates.
+  thread takes an element of the updates. Where very many are of few elements, blocks fold theirs in
+  shared memory first (shared_updates.py).
 - Where the updates come in the order of what they update, and each is a row or an element, each
   thread, or warp, looks for the updates of its element of the result (sorted_updates.py).
 - Else each block owns a slab of the result and applies all updates to it, in order. A batch of
@@ -14,23 +15,18 @@ from __future__ import annotations
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.shared_updates import fold_update, shared_kernel, shares
 from hlo2graph.backends.cuda.forms.sorted_updates import sorted_kernel
 from hlo2graph.backends.cuda.forms.updates import Updates
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.free_scatter import folds_freely, is_of_rows
-from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
 MOST_BLOCKS = 1024
 AT_ONCE = 8  # positions that a thread works out
 MOST_EACH = 8  # elements of a slab that a thread has in registers
 FEWEST_SORTED = 256  # updates that are worth looking for
-_BY_MEMORY = {  # what changes an element that others change too, without looking at it first
-    "add": "add_atomically",
-    "maximum": "raise_atomically",
-    "minimum": "lower_atomically",
-}
 
 
 def scatter_kernel(form: Form) -> KernelSource:
@@ -52,35 +48,13 @@ def scatter_kernel(form: Form) -> KernelSource:
 
 def _by_update(updates: Updates) -> KernelSource:
     """Let each thread take an element of the updates, in any order."""
-    emit, instr, form = updates.emit, updates.form.instr, updates.form
-    elements = updates.updates * updates.window
+    if shares(updates):
+        return shared_kernel(updates)
+    emit, elements = updates.emit, updates.updates * updates.window
     number = emit.integer(f"{emit.block_index} * {THREADS} + threadIdx.x")
     with emit.block(f"if ({number} < {elements})"):
-        split = emit.split(number, (*updates.batch, *updates.sizes))
-        batch, inner = split[: len(updates.batch)], split[len(updates.batch) :]
-        tests, start = updates.place_of(list(batch))
-        with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-            place = emit.integer(" + ".join([start, *updates.inner_terms(inner)]))
-            places = updates.places(place)
-            given = updates.given(batch, inner)
-            if instr.attrs.get("unique_indices") is True:
-                updates.store(places, updates.folded(updates.held(places), given))
-            else:
-                _fold_atomically(updates, places[0], given)
-    return form.source(emit, blocks_for(elements, THREADS)[0], THREADS)
-
-
-def _fold_atomically(updates: Updates, place: Expr, given: list[Expr]) -> None:
-    emit, form = updates.emit, updates.form
-    opcode = binary_reducer(form.computations, str(form.instr.attrs["to_apply"]))
-    if opcode in _BY_MEMORY:
-        emit.line(f"hlo::{_BY_MEMORY[opcode]}(r0 + {place}, {given[0]});")
-        return
-    kind = compute_type(form.results[0].dtype)
-    with emit.block(f"const auto fold = [&]({kind} held) -> {kind}", ";"):
-        (found,) = updates.folded(["held"], given)
-        emit.line(f"return {found};")
-    emit.line(f"hlo::fold_atomically(r0 + {place}, fold);")
+        fold_update(updates, number, "r0")
+    return updates.form.source(emit, blocks_for(elements, THREADS)[0], THREADS)
 
 
 class _Slabs:
