@@ -67,10 +67,10 @@ def fold_update(updates: Updates, number: Expr, into: Expr) -> None:
     emit = updates.emit
     split = emit.split(number, (*updates.batch, *updates.sizes))
     batch, inner = split[: len(updates.batch)], split[len(updates.batch) :]
+    given = updates.given(batch, inner)  # read with the index, not behind the test of it
     tests, start = updates.place_of(list(batch))
     with emit.block(f"if ({' && '.join(tests) or 'true'})"):
         place = emit.integer(" + ".join([start, *updates.inner_terms(inner)]))
-        given = updates.given(batch, inner)
         if updates.form.instr.attrs.get("unique_indices") is True:
             places = updates.places(place)
             updates.store(places, updates.folded(updates.held(places), given))
