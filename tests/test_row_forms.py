@@ -239,3 +239,14 @@ def test_few_rows_take_a_block_a_multiprocessor_at_most(rows, blocks, threads):
     text = fold_program("softmax", "f32", (rows, 128), (1,))
     (source,) = kernels_of(hlo2graph.plan(text, target="sm_90", fuse="none")).values()
     assert (source.grid, source.threads) == ((blocks, 1, 1), threads)
+
+
+def test_what_waits_for_no_total_is_written_before_the_row_is_folded():
+    text = """HloModule m
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY e { x = f32[1024,4096] parameter(0) y = f32[1024,4096] parameter(1) z = f32[] constant(0)
+  q = f32[1024,4096] multiply(x, x) s = f32[1024] reduce(q, z), dimensions={1}, to_apply=add
+  d = f32[1024,4096] multiply(x, y)
+  ROOT t = (f32[1024], f32[1024,4096]) tuple(s, d) }"""
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
+    assert source.text.rindex(" r1[") < source.text.index("__syncthreads()")
