@@ -1,9 +1,10 @@
 """The convolution form: a product of matrices on tensor cores whose lhs is gathered on the way.
 
-Nothing is laid out as a matrix in memory. Large operands meet in shared memory (staged.py); of
-small ones a warp reads straight into registers, as for dots. Where most of a tile would be empty, a
-thread computes each result instead, as in a loop; not where the sum is long, as in gradients of few
-weights: a tile's warps share it out, a thread has it all.
+Nothing is laid out as a matrix in memory. Large operands meet in shared memory (staged.py; those of
+gradients whose taps share what they read, staged_gradient.py); of small ones a warp reads straight
+into registers, as for dots. Where most of a tile would be empty, a thread computes each result
+instead, as in a loop; not where the sum is long, as in gradients of few weights: a tile's warps
+share it out, a thread has it all.
 """
 
 from __future__ import annotations
