@@ -62,6 +62,7 @@ from hlo2graph.passes.scans_to_windows import scans_to_windows
 from hlo2graph.passes.side_by_side import side_by_side
 from hlo2graph.passes.simplify import simplify
 from hlo2graph.passes.sizes.settle_sizes import settle_sizes
+from hlo2graph.passes.skip_roundings import skip_roundings
 from hlo2graph.passes.split_convolutions import split_convolutions
 from hlo2graph.passes.split_dots import split_dots
 from hlo2graph.passes.split_reductions import split_reductions
@@ -372,9 +373,11 @@ def _resolved(options: PlanOptions) -> Options:
 
 def _rewrites(module: Module, chosen: Options) -> tuple[Pass, ...]:
     """Return the passes; what XLA has scheduled keeps its fusions unless fusion is asked for."""
-    if not module.is_scheduled or chosen.fusion == "none":
-        return PASSES[chosen.fusion]
-    return PASSES["none"] if chosen.fuse is None else (call_asyncs, unfuse, *PASSES["default"])
+    passes = PASSES[chosen.fusion]
+    if module.is_scheduled and chosen.fusion != "none":
+        asked = (call_asyncs, unfuse, *PASSES["default"])
+        passes = PASSES["none"] if chosen.fuse is None else asked
+    return (*passes, skip_roundings) if chosen.machine == "host" else passes
 
 
 def _is_planned(program: Module | Plan | str) -> bool:
