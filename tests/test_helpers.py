@@ -7,7 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -153,6 +155,40 @@ def test_end_with_the_process(library):
     assert done.stderr == ""
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)
+
+
+def test_end_in_the_middle_of_a_text_where_the_process_is_killed(library):
+    code = (
+        "from hlo2graph.backends.cuda.helpers import Helper\n"
+        "import sys\n"
+        f"helper = Helper({library!r})\n"
+        "print(helper._process.pid, flush=True)\n"
+        "lines = ''.join(f'r[{i}] = sinf(r[{i + 1}]) * r[{i + 2}];' for i in range(2000))\n"
+        "text = 'extern \"C\" __global__ void k(float* r) {' + lines + '}'\n"
+        "helper.compile((text, (('', ''),), ('-arch=sm_90',), 'CUBIN'))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        pid = int(process.stdout.readline())
+        time.sleep(0.5)
+        process.kill()
+        process.wait()
+        assert wait_until(lambda: has_ended(pid))
+
+
+def has_ended(pid: int) -> bool:
+    """Tell whether a process is no more, or waits for whoever looks after orphans."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def wait_until(is_so) -> bool:
+    end = time.monotonic() + 10
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.02)
+    return is_so()
 
 
 def test_none_is_started_where_all_is_kept(library, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from threading import Thread
 
 PATIENCE_S = 60  # that a helper waits for work before it ends
 SIZE = struct.Struct("=Q")  # of an answer, in front of it
@@ -91,6 +92,7 @@ def serve(path: str) -> None:
     """Compile what comes on stdin, one text after another, until it ends or nothing comes."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever the library prints is no answer
+    Thread(target=_end_with_who_asks, daemon=True).start()
     _keep_freed_memory()
     library = Nvrtc(path)
     # The first text of a process takes tens of milliseconds more: none that is waited for should.
@@ -109,6 +111,14 @@ def serve(path: str) -> None:
         held = marshal.dumps(answer)
         answers.write(SIZE.pack(len(held)) + held)
         answers.flush()
+
+
+def _end_with_who_asks() -> None:
+    """End once no process has the other end of stdin, in the middle of a text too."""
+    waiting = select.poll()
+    waiting.register(0, 0)  # for nothing but that
+    waiting.poll()
+    os._exit(0)
 
 
 def _keep_freed_memory() -> None:
