@@ -9,8 +9,6 @@ smaller. The figures are those of passes/figures.py.
   GRAIN times.
 - Work: each instruction's weight times the elements of it that are computed, those computed again
   included: for a broadcast, a window, another loop over other dimensions.
-- What is SLOW (a quotient) and computed again MANY times, as in a broadcast, takes its time
-  besides: it is waited for.
 - A loop's state takes a copy, which is a launch too, where its next value comes from a kernel that
   reads it at another index.
 - What is dear (transcendental functions, folds of more than 16 steps) is computed once; again only
@@ -42,8 +40,6 @@ from hlo2graph.passes.figures import (
 
 GRAIN = 4
 MOST_AGAIN = 4096
-MANY = 64  # times
-SLOW = 99  # the weight of what takes that many cheap operations, each waiting for the one before
 MOST_FED = 1 << 14
 MOST_INSTRUCTIONS = 256
 MOST_WRITTEN = 1024
@@ -64,7 +60,6 @@ class Cost:
     written: instructions, those needed at several indices once for each.
     in_place: the results that are updates of a parameter in its own bytes.
     folds: whether threads fold together.
-    redone: cheap operations for what is slow and computed many times.
     copied: the bytes of each state of a loop that takes a copy, as the kernel reads it elsewhere.
     """
 
@@ -77,7 +72,6 @@ class Cost:
     in_place: frozenset[str]
     folds: bool = False
     copied: tuple[int, ...] = ()
-    redone: int = 0
 
     @property
     def time(self) -> int:
@@ -86,8 +80,7 @@ class Cost:
             return 0
         copies = sum(LAUNCH_NS + 2 * size // BYTES_EACH_NS for size in self.copied)
         begun = LAUNCH_NS + FOLD_NS * self.folds
-        moved, worked = self.bytes // BYTES_EACH_NS, self.work // STEPS_EACH_NS
-        return begun + max(moved, worked) + self.redone // STEPS_EACH_NS + copies
+        return begun + max(self.bytes // BYTES_EACH_NS, self.work // STEPS_EACH_NS) + copies
 
 
 def time_outside(instr: Instruction, operands: Sequence[AnyShape]) -> int:

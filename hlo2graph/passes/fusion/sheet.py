@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows
 from hlo2graph.passes.fusion.body import VIEWS, Body
-from hlo2graph.passes.fusion.cost import GRAIN, MANY, SLOW, Cost
+from hlo2graph.passes.fusion.cost import GRAIN, Cost
 from hlo2graph.passes.fusion.facts import IN_PLACE, Facts, facts_of
 
 _FOLDS = (Rows, Columns)
@@ -60,7 +60,6 @@ class Sheet:
     again: int = 0
     instructions: int = 0
     written: int = 0
-    redone: int = 0
 
     @staticmethod
     def of(table: Table, members: Set[str], results: Iterable[str], region: Region | None) -> Sheet:
@@ -96,7 +95,6 @@ class Sheet:
             self.again,
             self.instructions,
             self.written,
-            self.redone,
         )
 
     def add(self, name: str) -> None:
@@ -117,8 +115,6 @@ class Sheet:
             self.written += places
             if facts.is_dear:
                 self.again += max(0, elements - facts.elements)
-            if facts.weight >= SLOW and elements > MANY * facts.elements:
-                self.redone += max(0, elements - facts.elements) * facts.weight
         self._ask(name, facts, elements, places)
 
     def cost(self) -> Cost:
@@ -127,14 +123,7 @@ class Sheet:
         counts = self.instructions, arrays, self.written
         folds = isinstance(self.region, _FOLDS)
         return Cost(
-            self.bytes,
-            self.work,
-            self.again,
-            *counts,
-            self.in_place,
-            folds,
-            self._copied(),
-            self.redone,
+            self.bytes, self.work, self.again, *counts, self.in_place, folds, self._copied()
         )
 
     def _copied(self) -> tuple[int, ...]:
