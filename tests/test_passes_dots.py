@@ -292,3 +292,34 @@ def test_attention_has_no_array_that_is_only_moved():
     assert all(is_view(i, made[i.operands[0]].shape) for i in moving)
     whole = whole_arguments(module)
     assert same_bits(results(lay_out_dots(simplify(module)), whole), results(module, whole))
+
+
+def test_a_product_that_sums_nothing_is_a_multiplication():
+    made = made_of(
+        """p = f32[5,2] parameter(0)
+        q = bf16[2,5,3] parameter(1)
+        r = f32[2,5,3] dot(p, q), lhs_batch_dims={1,0}, rhs_batch_dims={0,1},
+        """.replace(",\n        ", ", lhs_contracting_dims={}, rhs_contracting_dims={}").strip()
+    )
+    assert "dot" not in opcodes(made.entry)
+    assert made.entry.result.opcode == "multiply"
+
+
+def test_a_product_that_sums_nothing_keeps_a_type_that_it_rounds_to():
+    made = made_of(
+        """p = f32[5] parameter(0)
+        q = f32[3] parameter(1)
+        r = bf16[5,3] dot(p, q), lhs_contracting_dims={}, rhs_contracting_dims={}"""
+    )
+    assert "dot" in opcodes(made.entry)
+
+
+@pytest.mark.parametrize("types", [("bf16", "f32"), ("f32", "f16"), ("f16", "bf16")])
+def test_operands_of_two_types_become_of_one(types):
+    made = made_of(
+        f"""p = {types[0]}[3,4] parameter(0)
+        q = {types[1]}[4,5] parameter(1)
+        r = f32[3,5] dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"""
+    )
+    operands = [made.entry[name] for name in made.entry.result.operands]
+    assert {str(o.shape.dtype) for o in operands} == {"f32"}

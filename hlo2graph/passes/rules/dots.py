@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo2graph.hlo import Attribute, DimLabels, Instruction, Layout, Shape, Window, WindowDim
+from hlo2graph.hlo import (
+    DTYPES,
+    Attribute,
+    DimLabels,
+    Instruction,
+    Layout,
+    Shape,
+    Window,
+    WindowDim,
+)
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.matmul import product_of
 from hlo2graph.passes.draft import Draft
@@ -16,18 +25,21 @@ from hlo2graph.passes.rules.values import Found, Rule, made, numbers
 
 _SIDES = ("lhs", "rhs")
 _ROLES = ("batch_dims", "contracting_dims")
+_MIXED = ({"bf16", "f32"}, {"f16", "f32"}, {"bf16", "f16"})
 _WIDENED = {("bf16", "f32"), ("f16", "f32"), ("s8", "s32")}  # every product is exact in the second
 
 
 def dot(draft: Draft, instr: Instruction) -> Found:
-    """Read operands before they are transposed or widened."""
+    """Read operands before they are transposed or widened, and of one type."""
     if len(instr.operands) != 2 or "sparsity" in instr.attrs:
         return None
+    if not numbers(instr, "lhs_contracting_dims"):
+        return _outer(draft, instr)
     for side in range(2):
         found = _untransposed(draft, instr, side)
         if found is not None:
             return found
-    return _narrow(draft, instr)
+    return _narrow(draft, instr) or _alike(draft, instr)
 
 
 def convolution(draft: Draft, instr: Instruction) -> Found:
@@ -156,6 +168,44 @@ def _narrow(draft: Draft, instr: Instruction) -> Found:
     if len(pairs) != 1 or pairs[0] not in _WIDENED:
         return None
     return replace(instr, operands=tuple(o.operands[0] for o in operands))
+
+
+def _outer(draft: Draft, instr: Instruction) -> Found:
+    """Multiply element by element where nothing is summed."""
+    assert isinstance(instr.shape, Shape)
+    shapes = [draft.shape(name) for name in instr.operands]
+    types = {shape.dtype.name for shape in shapes}
+    if len({*types, instr.shape.dtype.name}) > 1 and instr.shape.dtype.name != "f32":
+        return None
+    if "algorithm" in instr.attrs or not types <= {"bf16", "f16", "f32", instr.shape.dtype.name}:
+        return None
+    spread, free = [], len(numbers(instr, "lhs_batch_dims"))
+    for side, name, shape in zip(_SIDES, instr.operands, shapes, strict=True):
+        together, dims = numbers(instr, f"{side}_batch_dims"), []
+        for dim in range(shape.rank):
+            dims.append(together.index(dim) if dim in together else free)
+            free += dim not in together
+        wide = replace(shape, dtype=instr.shape.dtype)
+        if shape.dtype is not wide.dtype:
+            name = draft.add(instr, "convert", wide, (name,))
+        attrs: dict[str, Attribute] = {"dimensions": tuple(dims)}
+        spread.append(draft.add(instr, "broadcast", instr.shape, (name,), attrs))
+    return made(instr, "multiply", spread)
+
+
+def _alike(draft: Draft, instr: Instruction) -> Found:
+    """Widen the narrower of two floats: no library, and no tensor core, takes both as they are."""
+    shapes = [draft.shape(name) for name in instr.operands]
+    if "algorithm" in instr.attrs or {s.dtype.name for s in shapes} not in _MIXED:
+        return None
+    wide = DTYPES["f32"]
+    operands = [
+        name
+        if shape.dtype is wide
+        else draft.add(instr, "convert", replace(shape, dtype=wide), (name,))
+        for name, shape in zip(instr.operands, shapes, strict=True)
+    ]
+    return replace(instr, operands=tuple(operands))
 
 
 def _type(draft: Draft, name: str) -> str:
