@@ -152,6 +152,24 @@ def test_what_is_left_as_it_is(name: str) -> None:
     assert attend(module) is module
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "is_one"),
+    [
+        ("bf16", (16, 8, 1, 512, 64, 64), True),
+        ("bf16", (4, 16, 1, 1024, 64, 64), False),  # too few blocks for so much
+        ("bf16", (8, 8, 4, 2048, 128, 128), True),  # rows are shared, on tensor cores
+        ("bf16", (1, 8, 4, 2048, 128, 128), False),
+        ("f32", (1, 8, 1, 256, 32, 32), True),
+        ("f32", (2, 8, 1, 512, 64, 64), False),
+    ],
+)
+def test_few_queries_are_for_one_kernel_where_blocks_are_many_or_read_little(
+    dtype: str, sizes: tuple[int, int, int, int, int, int], is_one: bool
+) -> None:
+    module = h2g.parse(attention(dtype, sizes))
+    assert (attend(module) is not module) == is_one
+
+
 def test_what_only_moves_queries_comes_in_and_other_work_stays() -> None:
     text = FUSED["bf16"].replace(
         "q = bf16[1,20,2,40] parameter(0)",

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.hlo import Computation, Instruction, Shape
+from hlo2graph.hlo import Computation, DType, Instruction, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import takes_tensor_cores
@@ -26,11 +26,11 @@ from hlo2graph.ops.region_masks import Mask, Places, masks_of
 MOST_KEYS = 512  # whose scores a block holds
 FEWEST_KEYS = 32  # below which a reduce is no fold of its own
 FEW_ROWS = 8  # of queries that share keys, up to which tensor cores' tiles would be half empty
-MOST_LONG = 2048  # keys, where rows are that few, or of f32, which may have to be held
-MANY_BLOCKS = 64  # of few rows: with fewer, products that share out the keys have more of them
-MOST_BYTES = 1 << 18  # of keys and values that each of many blocks reads, times its rows
-MOST_ALONE = 1 << 16  # the same of fewer blocks
-LONGEST = 1 << 16  # keys of many rows of 16 bits, all whose scores are never held at once
+MOST_LONG = 2048  # keys, where rows are that few
+MANY_BLOCKS = 128  # of few rows, each with keys of its own
+MOST_BYTES = 1 << 19  # of keys and values that each of many blocks reads
+MOST_SHARED = 1 << 20  # the same where warps share rows
+LONGEST = 1 << 16  # keys of many rows of 16 bits, which need not be held at once
 MOST_LONG_STEPS = 128  # of their scores' sums, and elements of their values
 MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 33  # of either product: more is not measured
@@ -133,10 +133,10 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
     width = _array(product).elements // max(1, rows * outer)
     dtype = _array(computation[scores.operands[0]]).dtype
     if rows <= FEW_ROWS:
-        most_read = MOST_BYTES if outer >= MANY_BLOCKS else MOST_ALONE
-        most = MOST_LONG if rows * keys * (deep + width) * dtype.size <= most_read else 0
-    elif max(deep, width) <= MOST_LONG_STEPS:
-        most = LONGEST if dtype.size == 2 else MOST_LONG
+        read = keys * (deep + width) * dtype.size
+        most = MOST_LONG if read <= _most_read(rows, outer, dtype) else 0
+    elif dtype.size == 2 and max(deep, width) <= MOST_LONG_STEPS:
+        most = LONGEST
     else:
         flops = 2 * rows * outer * keys * max(deep, width)
         most = MOST_KEYS if flops <= MOST_FLOPS else 0
@@ -146,6 +146,16 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
         and 0 < width <= MOST_STEPS
         and rows > 0
     )
+
+
+def _most_read(rows: int, blocks: int, dtype: DType) -> int:
+    """Return how many bytes of keys and values a block may read for few rows.
+
+    With more, or with fewer blocks, three kernels do better: they share out keys among more blocks.
+    """
+    if rows > 1 and dtype.size == 2:  # on tensor cores, which have many warps read at once
+        return MOST_SHARED if blocks >= MANY_BLOCKS // 2 else MOST_SHARED // 8
+    return (MOST_BYTES if blocks >= MANY_BLOCKS else MOST_BYTES // 8) // rows
 
 
 def _waiting(computation: Computation, first: str, until: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Attention a chunk of keys at a time, with scores and weights in registers.
+"""The attention form of 16 bits: a chunk of keys at a time, scores and weights in registers.
 
 That is as tensor cores want them: of a chunk's scores a thread has those keys of its rows whose
 weights it gives to the second product. Where rows are many each warp has rows of its own, and looks
@@ -35,10 +35,10 @@ from hlo2graph.backends.cuda.forms.folding import FoldWriter, Values
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
 from hlo2graph.backends.cuda.forms.online_softmax import OnlineSoftmax
-from hlo2graph.backends.cuda.forms.product import DotProduct, Side
+from hlo2graph.backends.cuda.forms.product import DotProduct
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
-from hlo2graph.hlo import DType, Instruction
+from hlo2graph.hlo import Instruction
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import integers, written
@@ -47,12 +47,12 @@ from hlo2graph.ops.region_attention import FEW_ROWS, MOST_KEYS, MOST_LONG_STEPS
 from hlo2graph.ops.region_softmax import Softmax, are_shares, softmax_of
 
 WARPS = 4  # of a block
-MANY = 3  # warps of a multiprocessor, from which on they need not share rows
-ENOUGH = 16  # warps of a multiprocessor, beyond which no more share rows
+MANY = 8  # warps of a multiprocessor, from which on they need not share rows
+ENOUGH = 8  # warps of a multiprocessor, beyond which no more share rows
 TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
-MOST_BYTES = 128  # of a value, that a warp reads at once
+MOST_COLUMNS = 64  # of the values, that a warp reads at once
 RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
-WIDE = 384  # bytes of a key and a value together, from which they are
+WIDE = 192  # elements of a key and a value together, from which they are
 
 
 def warps_for(form: Form, region: Attention) -> int:
@@ -62,26 +62,18 @@ def warps_for(form: Form, region: Attention) -> int:
     lhs, keys = written(computation[scores.operands[0]]), written(scores).dims[weighing.key]
     rows, columns = (product.sides[k] for k in (weighing.weights, 1 - weighing.weights))
     deep = prod(lhs.dims[d] for d in integers(scores, "lhs_contracting_dims"))
-    are_few = rows.extent <= FEW_ROWS
-    if lhs.dtype.name == "f32" and (are_few or form.signature.precise):  # it would be rounded
-        return 0
-    if max(deep, columns.extent) > MOST_LONG_STEPS:
+    if lhs.dtype.size > 2 or max(deep, columns.extent) > MOST_LONG_STEPS or rows.extent == 1:
         return 0
     tiles, chunks = prod(product.batches) * rows.cut(ROWS).tiles, keys // CHUNK
     multiprocessors = form.signature.device.multiprocessors
-    are_many = tiles >= multiprocessors * MANY
+    are_few, are_many = rows.extent <= FEW_ROWS, tiles >= multiprocessors * MANY
     if _softmax(form, region) is None:
         return int(not are_few and (are_many or keys > MOST_KEYS))
     if are_many and not are_few:
         return 1
-    most = MOST_WARPS // (2 if _is_wide(deep, columns, lhs.dtype) else 1)
+    most = MOST_WARPS // (2 if deep + columns.extent >= WIDE else 1)
     wanted = -(-multiprocessors * ENOUGH // tiles)
     return 1 << (min(most, chunks, wanted).bit_length() - 1)
-
-
-def _is_wide(deep: int, values: Side, dtype: DType) -> bool:
-    """Tell whether a thread needs more registers than most."""
-    return (deep + values.extent) * dtype.size >= WIDE
 
 
 def _softmax(form: Form, region: Attention) -> Softmax | None:
@@ -106,9 +98,7 @@ class _Writer:
         product = DotProduct(form)
         self.rows = product.sides[weighing.weights].cut(ROWS)
         values = product.sides[1 - weighing.weights]
-        self.dtype = written(self.weights).dtype
-        whole = COLUMNS * power(-(-values.extent // COLUMNS))
-        values = values.cut(min(MOST_BYTES // self.dtype.size, whole))
+        values = values.cut(min(MOST_COLUMNS, COLUMNS * power(-(-values.extent // COLUMNS))))
         self.values = RowsProduct(form, product, self.rows, values, self.emit)
         scored = replace(form, instr=computation[weighing.scores])
         scores = ScoreProduct(scored, weighing.side, weighing.rows, self.rows.sizes)
@@ -124,13 +114,12 @@ class _Writer:
         """Return the kernel."""
         self._write()
         threads, signature = self.warps * WARP, self.form.signature
-        wide = _is_wide(self.scores.parts[0].steps, self.values.columns, self.dtype)
+        wide = self.scores.parts[0].steps + self.values.columns.extent >= WIDE
         resident = max(1, RESIDENT // threads // (2 if wide else 1))
         text = signature.declare(self.emit.needed_lines(), threads, wide=True, resident=resident)
         blocks = prod(self.values.product.batches) * self.tiles
         size = meeting_bytes(self.values, self.warps) if self.sharing > 1 else 0
-        grid, tf32 = (blocks, 1, 1), self.dtype.name == "f32"
-        return KernelSource(signature.name, text, grid, threads, shared_bytes=size, tf32=tf32)
+        return KernelSource(signature.name, text, (blocks, 1, 1), threads, shared_bytes=size)
 
     def _write(self) -> None:
         emit, values = self.emit, self.values
@@ -160,10 +149,8 @@ class _Writer:
         Store(values, self.queries, self.region.weighing.weights).write()
 
     def _tile(self, block: Expr) -> Expr:
-        """Return the number of a warp's rows; those that see most keys come first."""
+        """Return the number of a warp's rows."""
         number = f"{block} % {self.tiles}"
-        if any(mask.is_first for mask in self.region.weighing.masks):
-            number = f"({self.tiles - 1} - {number})"
         return f"({number} * {WARPS} + warp)" if self.sharing == 1 else number
 
     def _query(self, top: Expr, number: int) -> Index:
@@ -357,8 +344,7 @@ class _Writer:
 
     def _pack(self, row: int, kept: Sequence[Expr]) -> None:
         """Write a row's weights as tensor cores take them."""
-        per = EACH // self.values.registers
-        how = "tf32_bits" if per == 1 else f"pair_bits<hlo::{self.dtype}>"
+        dtype = written(self.weights).dtype
         for register in range(self.values.registers):
-            held = ", ".join(kept[per * register : per * (register + 1)])
-            self.emit.line(f"kept[{row}][{register}] = hlo::{how}({held});")
+            pair = ", ".join(kept[2 * register : 2 * register + 2])
+            self.emit.line(f"kept[{row}][{register}] = hlo::pair_bits<hlo::{dtype}>({pair});")
