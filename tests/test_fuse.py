@@ -405,3 +405,15 @@ ENTRY e {
     fused = fuse(module)
     for computation in fused.computations.values():
         assert sum(i.opcode == "reduce" for i in computation.instructions) < 2
+
+
+def test_quotients_of_features_are_computed_once_for_large_images():
+    text = """HloModule m
+ENTRY e { x = f32[32,56,56,64] parameter(0) v = f32[64] parameter(1) w = f32[64] parameter(2)
+  one = f32[64] divide(v, w) two = f32[64] divide(one, w) three = f32[64] divide(two, v)
+  b = f32[32,56,56,64] broadcast(three), dimensions={3}
+  ROOT r = f32[32,56,56,64] multiply(x, b) }"""
+    large, small = (
+        h2g.plan(module, target="sm_90") for module in (text, text.replace("[32,56", "[1,56"))
+    )
+    assert [len(plan.body.thunks) for plan in (large, small)] == [2, 1]

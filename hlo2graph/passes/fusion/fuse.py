@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.scalar_region import in_any_order
+from hlo2graph.passes.fusion.apart import taken_apart
 from hlo2graph.passes.fusion.body import Body, keeps_arguments
 from hlo2graph.passes.fusion.group import Judge
 from hlo2graph.passes.fusion.grow import Growth
@@ -68,7 +69,7 @@ def _fused(module: Module) -> Iterator[_Fused]:
             body = Body.of(computation, effects, carried, kept, exact)
             judge = Judge(body)
             growth = Growth(body, judge)
-            merging = Merging.of(body, judge, growth.run(), growth.stays)
+            merging = Merging.of(body, judge, taken_apart(judge, growth.run()), growth.stays)
             groups = merging.run()
             rewriting = Rewriting(body, joiner)
             yield _Fused(rewriting.run(groups, effects), merging, rewriting)

@@ -74,6 +74,7 @@ class Judge:
     def __init__(self, body: Body) -> None:
         self.body = body
         self.facts = Table(body)
+        self.apart: frozenset[str] = frozenset()  # what no kernel computes for many elements again
         self._alone: dict[str, Group] = {}
         self._refused: dict[tuple[Group, Group], str] = {}
 
@@ -82,6 +83,10 @@ class Judge:
         if name not in self._alone:
             self._alone[name] = self._weigh(frozenset({name}), (name,))
         return self._alone[name]
+
+    def whole(self, members: frozenset[str], results: tuple[str, ...]) -> Group:
+        """Return the group of these members, whatever it costs."""
+        return self._weigh(members, results)
 
     def with_producer(self, group: Group, name: str) -> Group | str:
         """Return `group` with what makes one of its operands, or why that is no good kernel."""
@@ -138,6 +143,10 @@ class Judge:
         if limit := too_large(whole.cost):
             return limit
         if whole.cost.again > max(MOST_AGAIN, *(part.cost.again for part in parts)):
+            return AGAIN
+        if any(
+            whole.sheet.needed(n)[0] > self.facts[n].elements for n in self.apart & whole.members
+        ):
             return AGAIN
         if self._loses_place(parts, whole):
             return UPDATED
