@@ -84,6 +84,7 @@ WRONG = [
     ("from=1[0:16], ", "", 16, 5, "copy needs from="),
     ("from=1[0:16]", "form=1[0:16]", 16, 13, "copy has no attribute form"),
     ("bytes={00 00 80 3f}", "bytes={00 00 80}", 17, 26, "1, 2, 4, 8 or 16 bytes, not 3"),
+    ("bytes={00 00 80 3f}", "bytes={ \x8500}", 17, 26, "bytes in hexadecimal"),
     ("bytes={00 00 80 3f}", "bytes={0g}", 17, 26, "bytes in hexadecimal"),
     ("to=1[32:48]", "to=1[32:47]", 17, 26, "no whole number of 4-byte patterns"),
     ("reads={0[0:16]}, w", "reads={}, w", 15, 30, "reads has 0 entries, but negate takes 1"),

@@ -22,7 +22,7 @@ _SLICES = re.compile(rf"\{{\s*(?:{_BYTES}(?:\s*,\s*{_BYTES})*+)?\s*\}}")
 _ITEM = r'(?:%?[A-Za-z_][\w./\-]*+|"(?:[^"\\\n]|\\.)*+")'
 _NAME = re.compile(_ITEM)
 _NAMES = re.compile(rf"\{{\s*(?:{_ITEM}(?:\s*,\s*{_ITEM})*+)?\s*\}}")
-_PATTERN = re.compile(r"\{\s*((?:[0-9a-fA-F]{2}\s*)+)\}")
+_PATTERN = re.compile(r"\{\s*((?:[0-9a-fA-F]{2}\s*)+)\}", re.ASCII)  # as bytes.fromhex has it
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
