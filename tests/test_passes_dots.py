@@ -295,12 +295,14 @@ def test_attention_has_no_array_that_is_only_moved():
 
 
 def test_a_product_that_sums_nothing_is_a_multiplication():
-    made = made_of(
+    module = module_of(
         """p = f32[5,2] parameter(0)
         q = bf16[2,5,3] parameter(1)
         r = f32[2,5,3] dot(p, q), lhs_batch_dims={1,0}, rhs_batch_dims={0,1},
         """.replace(",\n        ", ", lhs_contracting_dims={}, rhs_contracting_dims={}").strip()
     )
+    given = [array * array + 1 for array in whole_arguments(module)]  # 0 * -1 is -0, 0 + -0 is not
+    made = rewritten(module, simplify, arguments=given)
     assert "dot" not in opcodes(made.entry)
     assert made.entry.result.opcode == "multiply"
 
