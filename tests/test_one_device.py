@@ -321,3 +321,9 @@ def test_a_mark_of_where_a_value_is_changes_nothing(target: str) -> None:
     text = module(f'ROOT y = f32[4] custom-call(x), custom_call_target="{target}"')
     [found] = hlo2graph.compile(text, backend="host")(X)
     np.testing.assert_array_equal(found, run_xla(text, [X])[0])
+
+
+def test_a_thousand_million_groups_take_no_time() -> None:
+    groups = "replica_groups=[1000000000,1]<=[1000000000]"
+    text = module(f"ROOT y = f32[4] all-reduce(x), {groups}, to_apply=add")
+    np.testing.assert_array_equal(hlo2graph.compile(text, backend="host")(X)[0], X)

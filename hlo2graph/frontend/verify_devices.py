@@ -75,11 +75,12 @@ class _Checker:
         groups = f"replica_groups={instr.attrs.get('replica_groups', '{}')}"
         if not sizes and mode == "flattened_id" and groups.endswith("{}"):
             _refuse(instr, "has use_global_device_ids, and so needs its replica_groups")
-        if len(set(sizes)) > 1 and not instr.opcode.startswith("all-reduce"):
+        if len(sizes) > 1 and not instr.opcode.startswith("all-reduce"):
             _refuse(instr, f"needs groups of one size, got {groups}")
-        if sizes and devices not in (1, sum(sizes)):
-            _refuse(instr, f"groups {sum(sizes)} devices of {devices} in {groups}")
-        size = sizes[0] if sizes else devices
+        grouped = sum(size * count for size, count in sizes.items())
+        if sizes and devices not in (1, grouped):
+            _refuse(instr, f"groups {grouped} devices of {devices} in {groups}")
+        size = next(iter(sizes), devices)
         return size * self._partitions if mode == "cross_replica_and_partition" else size
 
     def _check_pairs(self, instr: Instruction) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from hlo2graph.hlo import Instruction
 from hlo2graph.ops.expect import refuse
@@ -12,18 +13,18 @@ _GROUP = re.compile(r"\{[-\d,\s]*\}")
 _DEVICE = re.compile(r"-?\d+")
 
 
-def group_sizes(instr: Instruction) -> tuple[int, ...]:
-    """Return how many devices each group has; nothing where the text leaves the groups out.
+def group_sizes(instr: Instruction) -> dict[int, int]:
+    """Return how many groups have how many devices; nothing where the text leaves groups out.
 
     Of a mesh they are left out too: which axes make the groups plays no part here.
     """
     text = str(instr.attrs.get("replica_groups", "{}"))
     if iota := _IOTA.match(text):
         groups, size = map(int, iota[1].split(","))
-        return (size,) * groups
+        return {size: groups} if groups else {}
     if not text.startswith("{"):
-        return ()
-    return tuple(len(_DEVICE.findall(group)) for group in _GROUP.findall(_inner(text)))
+        return {}
+    return Counter(len(_DEVICE.findall(group)) for group in _GROUP.findall(_inner(text)))
 
 
 def check_groups(instr: Instruction) -> None:

@@ -18,7 +18,7 @@ from hlo2graph.hlo import DTYPES, AnyShape, DType, Instruction, Kind, Shape, Tup
 from hlo2graph.ops import device_random as device
 from hlo2graph.ops.device import ByLeaf
 from hlo2graph.ops.device_random import FIRST_STATE, split_dims
-from hlo2graph.ops.expect import as_arrays, host_arrays, integer, refuse, require
+from hlo2graph.ops.expect import as_arrays, host_arrays, integer, refuse, require, tuple_of
 from hlo2graph.ops.reduction import as_result, result_types
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 
@@ -125,7 +125,9 @@ def _algorithm(instr: Instruction) -> str:
 
 def _infer_bits(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
     (state,) = as_arrays(instr, operands)
-    written = instr.shape.parts[-1] if isinstance(instr.shape, TupleShape) else instr.shape
+    written = instr.shape
+    if isinstance(written, TupleShape):
+        written = tuple_of(instr, written, least=1).parts[-1]
     if not isinstance(written, Shape) or written.dtype.kind in (Kind.COMPLEX, Kind.PRED):
         refuse(instr, f"the bits must be an array of integers or floats, got {written}")
     algorithm = _algorithm(instr)

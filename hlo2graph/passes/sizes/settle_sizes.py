@@ -180,7 +180,7 @@ class _Settler:
         if (
             rule is None
             or not (arrays or instr.opcode in OF_TUPLES)
-            or min(min(s.dims, default=0) for s in instr.shape.leaves()) < 0
+            or any(min(s.dims, default=0) < 0 for s in instr.shape.leaves())
         ):
             raise UnfollowedError(instr.name)
         return rule(body, instr, values)
