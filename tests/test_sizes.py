@@ -351,6 +351,21 @@ def test_a_window_over_a_line(size: int) -> None:
     np.testing.assert_array_equal(np.asarray(got).ravel()[:size], want)
 
 
+def test_what_a_sort_leaves_out_stays_as_it_was() -> None:
+    text = f"""HloModule m
+    {REGIONS}
+    ENTRY e {{
+      x = f32[8] parameter(0)
+      n = s32[] constant(4)
+      b = f32[<=8] set-dimension-size(x, n), dimensions={{0}}
+      s = f32[<=8] sort(b), dimensions={{0}}, to_apply=larger
+      a = s32[] constant(8)
+      ROOT r = f32[8] set-dimension-size(s, a), dimensions={{0}}
+    }}"""
+    (found,), (want,) = h2g.compile(text, backend="host")(LINE), run_xla(text, [LINE])
+    np.testing.assert_array_equal(found, want)
+
+
 def test_infinities_outside_do_not_show() -> None:
     rows = np.array([[1, 2, np.inf, np.nan]] * 3, np.float32)
     text = settled(table(TABLES["dot"][0]))

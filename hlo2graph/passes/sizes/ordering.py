@@ -36,23 +36,23 @@ def sort(body: Body, instr: Instruction, values: Sequence[Value]) -> Value:
 
 
 def _padding_last(body: Body, order: Computation) -> str:
-    """Return a comparator that puts padding last, and asks `order` about the rest."""
+    """Return a comparator that puts padding last, as it was, and asks `order` about the rest."""
     count = len(order.parameters)
     taken = {i.name for i in order.instructions}
     names: list[str] = []
-    for stem in ("left_outside", "right_outside", "alike", "first"):
+    for stem in ("left_outside", "right_outside", "before", "first"):
         name = stem
         while name in taken:
             name += "_"
         taken.add(name)
         names.append(name)
-    left, right, alike, first = names
+    left, right, before, first = names
     lines = (
         *order.instructions,
         Instruction(left, "parameter", _FLAG, payload=count),
         Instruction(right, "parameter", _FLAG, payload=count + 1),
-        Instruction(alike, "compare", _FLAG, (left, right), {"direction": "EQ"}),
-        Instruction(first, "select", _FLAG, (alike, order.root, right)),
+        Instruction(before, "or", _FLAG, (right, order.root)),
+        Instruction(first, "compare", _FLAG, (left, before), {"direction": "LT"}),
     )
     return body.made(replace(order, instructions=lines, root=first))
 
