@@ -6,6 +6,7 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.compiler import compile_ptx, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.ops.region import Attention, region_of
@@ -183,6 +184,22 @@ def test_what_only_moves_queries_comes_in_and_other_work_stays() -> None:
     fused = next(c for c in module.computations.values() if c.name.startswith("fused_"))
     assert "slice" in {i.opcode for i in fused.instructions}
     assert h2g.parse(format_module(module))
+
+
+def test_neighbours_are_read_at_once_whichever_part_of_an_array_they_are() -> None:
+    text = attention("bf16", (1, 2, 32, 64, 64, 64))
+    for number, name in enumerate("qkv"):
+        length = 32 if name == "q" else 64
+        part = f"slice(x), slice={{[0:1], [0:{length}], [{number}:{number + 1}], [0:2], [0:64]}}"
+        text = text.replace(
+            f"{name} = bf16[1,{length},2,64] parameter({number})",
+            f"{name}p = bf16[1,{length},1,2,64] {part} "
+            f"{name} = bf16[1,{length},2,64] reshape({name}p)",
+        )
+    text = text.replace("ENTRY e {", "ENTRY e { x = bf16[1,64,3,2,64] parameter(0)")
+    [source] = kernels_of(h2g.plan(text, target="sm_90")).values()
+    ptx = compile_ptx(unit_text([source.text]), "sm_90")
+    assert ptx.count("ld.global.v4.u32") >= 16  # a chunk's keys and values
 
 
 @pytest.mark.parametrize("sizes", [(4, 8, 128, 128, 64, 64), (2, 8, 1024, 1024, 128, 128)])

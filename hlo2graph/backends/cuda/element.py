@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal, storage_type, stored
 from hlo2graph.backends.cuda.depth import MOST_LINES
 from hlo2graph.backends.cuda.literals import NamedLiteral, array_words, scalar_of
+from hlo2graph.backends.cuda.parts import Parts
 from hlo2graph.backends.cuda.places import Places
 from hlo2graph.backends.cuda.tuples import first_leaf, part_of, width_of
 from hlo2graph.errors import UnsupportedError
@@ -89,6 +90,7 @@ class ElementEmitter:
         self._floats: dict[Expr, DType] = {}  # constants of float
         self._rounded: dict[Expr, tuple[DType, Expr]] = {}  # of them, to narrower types
         self.origins: dict[Expr, tuple[int, Shape, Index]] = {}  # of values: parameter and index
+        self.parts = Parts()
         self.binds_reads = True  # not where only the origins of values count
 
     # ---- what rules use (ops.device.Element) ----------------------------------------------
@@ -147,7 +149,8 @@ class ElementEmitter:
         """Declare a constant local of the kernel's index type."""
         if expression.isdigit():
             return expression
-        return self._declare(f"const {self.index_type}", expression, "i")
+        name = self._declare(f"const {self.index_type}", expression, "i")
+        return self.parts.note(name, expression)
 
     @property
     def block_index(self) -> Expr:
@@ -300,8 +303,8 @@ class ElementEmitter:
             self._frames.pop()
             return found
         assert isinstance(instr.shape, Shape)
-        place = self.offset(instr.shape, index)
-        value = self.read(instr.shape.dtype, f"p{instr.payload}[{place}]")
+        array, within = self.parts.of(f"p{instr.payload}", instr.shape, index)
+        value = self.read(instr.shape.dtype, f"{array}[{self.offset(instr.shape, within)}]")
         self.origins[value] = instr.payload, instr.shape, index
         return value
 
@@ -343,7 +346,7 @@ class ElementEmitter:
 
     def needed_lines(self) -> list[str]:
         """Return the lines without the index locals that nothing uses."""
-        return self.places.needed(self.lines)
+        return [*self.parts.heads.values(), *self.places.needed(self.lines)]
 
     def _declare(self, ctype: str, expression: str, letter: str) -> Expr:
         name = self.fresh(letter)

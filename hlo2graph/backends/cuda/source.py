@@ -64,6 +64,11 @@ class Signature:
         ]
 
     @property
+    def aligned(self) -> frozenset[str]:
+        """What is read, of p0, ..., and lies on whole ACCESS_BYTES."""
+        return frozenset(f"p{k}" for k in range(len(self.parameters))) - self.misaligned
+
+    @property
     def index_type(self) -> str:
         """The C++ integer that counts the elements of every array here."""
         return "int" if self.most_elements < 2**31 - 2**20 else "long long"

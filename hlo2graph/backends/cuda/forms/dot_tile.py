@@ -74,6 +74,7 @@ class TileWriter:
             chunks += part.chunks
         self.form, self.product = parts[0].form, parts[0].product
         self.emit = emit or self.form.emitter()
+        self.emit.parts.aligned = self.form.signature.aligned
         self.results = Results(self.form, self.emit)
         self.rows, self.columns, self.width = rows, columns, width or columns.tile
         self.wide = self.product.wide

@@ -16,6 +16,18 @@ __device__ inline void follow() {
 #endif
 }
 
+// Where the element `By` further on lies. The compiler cannot tell that it has to do with `p`: it would
+// add the distance to each index, and then not see which of them are neighbours.
+template <long long By, class T> __device__ inline const T* moved(const T* p) {
+#ifdef __CUDA_ARCH__
+  size_t at = __cvta_generic_to_global(p);
+  asm("add.u64 %0, %0, %1;" : "+l"(at) : "n"(By * (long long)sizeof(T)));
+  return (const T*)__cvta_global_to_generic(at);
+#else
+  return p + By;
+#endif
+}
+
 // The shared memory that a launch asks for, beside what a kernel declares.
 __device__ inline char* dynamic_shared() {
 #ifdef __CUDA_ARCH__
