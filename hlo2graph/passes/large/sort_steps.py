@@ -16,8 +16,7 @@ SMALL = 1024  # elements of the smaller windows
 _SORT_NS, _SORT_EACH_NS = 4500, 0.02  # of the smaller windows, and for each element
 _WHOLE_NS, _WHOLE_EACH_NS = 9000, 0.015  # of the larger
 _MERGE_NS, _MERGE_EACH_NS = 6700, 0.004
-_JOIN_NS, _LOOK_NS = 2200, 0.0008  # of a step, and for each look of an element
-MOST_JOINS = 1
+_JOIN_NS, _LOOK_NS = 2200, 0.0012  # of a step, and for each look of an element
 
 
 def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
@@ -28,7 +27,7 @@ def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
     best, elements = list(range(first, bits + 1)), rows * whole
     least = _WHOLE_NS + _WHOLE_EACH_NS * elements
     least += (bits - first) * (_MERGE_NS + _MERGE_EACH_NS * elements)
-    for count in range(1, MOST_JOINS + 1 if 1 << bits <= LONGEST_JOINED else 0):
+    for count in range(1, bits - small + 1 if 1 << bits <= LONGEST_JOINED else 1):
         sizes = [small + ceil(k * (bits - small) / count) for k in range(count + 1)]
         joins = list(pairwise(sizes))
         if min(after - before for before, after in joins) < 2:
