@@ -89,7 +89,7 @@ def test_the_steps_take_updates_in_any_order():
 
 
 @pytest.mark.parametrize(
-    "text", [scatter(60_000), scatter(400_000), scatter(opcode="multiply"), scatter(dtype="f16")]
+    "text", [scatter(30_000), scatter(opcode="multiply"), scatter(dtype="f16")]
 )
 def test_others_are_sorted(text):
     assert "sort" in opcodes(order_updates(hlo2graph.parse(text)).entry)

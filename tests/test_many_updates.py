@@ -64,12 +64,12 @@ for opcode, dtype in (("maximum", "f64"), ("minimum", "f32")):
     )
 for opcode, dtype in (("add", "s32"), ("maximum", "f64"), ("xor", "u64"), ("and", "s32")):
     FREE[f"many-{opcode}-{dtype}"] = scatter(
-        dtype, "70", "17000,1", "17000", ELEMENTS, region(opcode, dtype)
+        dtype, "70", "66000,1", "66000", ELEMENTS, region(opcode, dtype)
     )
 FREE["rows"] = scatter("s32", "40,7", "600,1", "600,7", ROWS, region("minimum", "s32"))
 FREE["unique"] = scatter("f32", "900,3", "700,1", "700,3", UNIQUE, region("add", "f32"))
 ORDERED = {
-    "elements": scatter("f32", "9000", "5000,1", "5000", ELEMENTS, region("add", "f32")),
+    "elements": scatter("f32", "12000", "5000,1", "5000", ELEMENTS, region("add", "f32")),
     "rows": scatter("f32", "90,5", "4200,1", "4200,5", ROWS, region("add", "f32")),
     "wide-rows": scatter("f32", "90,70", "4200,1", "4200,70", ROWS, region("add", "f32")),
     "many-rows": scatter("f32", "2120,40", "4100,1", "4100,39", ROWS, region("add", "f32")),
@@ -235,7 +235,7 @@ def test_updates_at_the_same_places_are_sorted_once():
 
 
 def test_few_updates_of_what_is_large_take_a_copy():
-    text = scatter("f32", "2000,1100", "40,1", "40,1100", ROWS, region("add", "f32"))
+    text = scatter("f32", "20000,1100", "40,1", "40,1100", ROWS, region("add", "f32"))
     made = order_updates(hlo2graph.parse(text))
     assert opcodes(made.entry) == ["fusion", "scatter"]
     before, after = hlo2graph.plan(text, target="sm_90").body.thunks

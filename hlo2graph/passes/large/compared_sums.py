@@ -16,8 +16,7 @@ from hlo2graph.ops.scalar_region import binary_reducer
 from hlo2graph.ops.spec import Computations
 from hlo2graph.passes.large.arrays import Arrays
 
-MOST_PAIRS = 1 << 25  # of an element and an update, more than which take longer than sorting does
-FEW, MOST_PAIRS_OF_FEW = 2048, 1 << 27  # elements; where there are few, updates are many
+MOST_PAIRS = 3 << 24  # of an element and an update, more than which take longer than other ways
 _FLOATS = frozenset({"f32", "f64"})
 
 
@@ -26,12 +25,11 @@ def compares(instr: Instruction, shapes: list[Shape], computations: Computations
     if len(instr.operands) != 3 or instr.attrs.get("indices_are_sorted") is True:
         return False
     operand, _, update = shapes
-    most = MOST_PAIRS if operand.elements > FEW else MOST_PAIRS_OF_FEW
     return (
         operand.rank == 1
         and integers(instr, "inserted_window_dims", ()) == (0,)
         and operand.dtype.name in _FLOATS
-        and operand.elements * update.elements <= most
+        and operand.elements * update.elements <= MOST_PAIRS
         and binary_reducer(computations, str(instr.attrs["to_apply"])) == "add"
     )
 

@@ -18,9 +18,10 @@ from hlo2graph.ops.scalar_region import binary_reducer
 from hlo2graph.ops.spec import Computations
 from hlo2graph.passes.large.arrays import Arrays
 
-MANY = 1 << 16  # updates, more than which are not worth sorting
+MANY = 1 << 15  # updates, more than which are not worth sorting
 MOST = 1 << 30
 MOST_EACH = 256  # updates of an element, on average, with more of which they meet too often
+FEW = 4096  # elements, so few that blocks fold updates of their own first
 _F32, _F64, _S64 = (DTYPES[name] for name in ("f32", "f64", "s64"))
 _INFINITE, _NEGATIVE, _NAN = 255, 256, 257  # what stands for an exponent: which is the largest wins
 _DOWN = 1 << 31  # a negative infinity in a count of infinities
@@ -37,7 +38,8 @@ def sums_exactly(instr: Instruction, shapes: list[Shape], computations: Computat
     return (
         operand.dtype is _F32
         and elements
-        and MANY < update.elements < min(MOST, MOST_EACH * operand.elements)
+        and MANY < update.elements < MOST
+        and (operand.elements <= FEW or update.elements < MOST_EACH * operand.elements)
         and binary_reducer(computations, str(instr.attrs["to_apply"])) == "add"
     )
 

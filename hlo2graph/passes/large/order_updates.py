@@ -37,7 +37,7 @@ from hlo2graph.passes.redraft import redraft
 
 FREE = 512  # updates, from which on a thread each is worth a copy
 ORDERED = 4096  # from which on sorting them is
-LARGE = 8 << 20  # bytes of an operand, more than which another kernel copies sooner
+LARGE = 64 << 20  # bytes of an operand, more than which another kernel copies sooner
 _S64 = DTYPES["s64"]
 
 

@@ -17,7 +17,7 @@ from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
 MOST_BYTES = 32 << 10  # of the elements
-FEWEST, FEWEST_EACH = 1 << 14, 16  # updates, in all and on average
+FEWEST, FEWEST_EACH = 1 << 16, 16  # updates, in all and on average
 LEAST, MORE = 2048, 4  # updates of a block: so many, and so many for each element
 BLOCKS_EACH = 2  # of a multiprocessor, at most
 _BY_MEMORY = {  # what changes an element that others change too, without looking at it first
