@@ -260,3 +260,28 @@ def test_fusions_of_tokens_and_of_nothing_are_no_kernels(fuse):
     assert len(kernels_of(plan)) == 1
     given = np.arange(4, dtype=np.float32)
     assert np.array_equal(HostExecutable(plan)(given)[0], -given)
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("(f32[4], s32[])", "(f32[4], s32[])"),
+        ("(f32[2,3]{0,1}, token[])", "(f32[2,3]{1,0}, token[])"),
+        ("token[]", "token[]"),
+        ("()", "()"),
+    ],
+)
+def test_a_copy_of_a_tuple_or_a_token_is_what_is_copied(given, made):
+    text = f"HloModule m\nENTRY e {{ p = {given} parameter(0) ROOT r = {made} copy(p) }}"
+    plan = h2g.plan(text, target="sm_90")
+    check_support(plan)
+    kernels_of(plan)
+    args = [np.full(b.shape.dims, 3, b.shape.dtype.numpy) for b in plan.inputs]
+    for ours, theirs in zip(HostExecutable(plan)(*args), args, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_only_arrays_are_sent_to_other_devices():
+    text = "HloModule m\nENTRY e { p = (f32[4]) parameter(0) ROOT r = (f32[4]) "
+    with pytest.raises(h2g.HloError, match="needs an array"):
+        h2g.parse(text + "collective-permute(p), source_target_pairs={{0,1}} }")

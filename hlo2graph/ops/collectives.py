@@ -150,7 +150,7 @@ def _permuted(operands: Sequence[AnyShape], instr: Instruction) -> AnyShape:
     """Return the result; in place there are four operands: source, target and where in each."""
     if len(operands) == 4 and "slice_sizes" in instr.attrs:
         return operands[1]
-    return _joined(operands)
+    return _joined(as_arrays(instr, operands))
 
 
 def _permute(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
@@ -163,6 +163,10 @@ def _permute_start(instr: Instruction, operands: Sequence[AnyShape], _: Computat
     parts = tuple_of(instr, instr.shape, least=2).parts
     taken = operands[:1] if "slice_sizes" in instr.attrs else operands
     return TupleShape((_joined(taken), _permuted(operands, instr), *parts[2:]))
+
+
+def _broadcast(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> AnyShape:
+    return _joined(as_arrays(instr, operands))
 
 
 def _same_as_operands(_: Instruction, operands: Sequence[AnyShape], __: Computations) -> AnyShape:
@@ -239,7 +243,7 @@ COLLECTIVES: tuple[OpSpec, ...] = (
     ),
     _collective("all-to-all", _SOME, _all_to_all, *_PLACED),
     _collective("ragged-all-to-all", 6, _ragged, *_GROUPS, "dimensions"),
-    _collective("collective-broadcast", _SOME, _same_as_operands, *_GROUPS),
+    _collective("collective-broadcast", _SOME, _broadcast, *_GROUPS),
     _collective(
         "collective-permute", _SOME, _permute, *_PERMUTE, required=("source_target_pairs",)
     ),

@@ -123,9 +123,11 @@ def _broadcast(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
 
 
 def _copy(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
-    """Copy bytes; a copy into another layout, or of a tuple, is a kernel."""
+    """Copy bytes; a copy into another layout is a kernel, that of a tuple or token the same."""
     operand = frame.env[instr.operands[0]]
-    if not isinstance(instr.shape, Shape) or not same_order(operand[0].shape, instr.shape):
+    if not isinstance(instr.shape, Shape) or operand[0].is_token:
+        return _handed_on(builder, frame, instr, operand)
+    if not same_order(operand[0].shape, instr.shape):
         return _kernel(builder, frame, instr)
     name = builder.name(instr, frame)
     [result] = builder.results(instr, name)
@@ -224,15 +226,19 @@ def _between_devices(builder: Builder, frame: Frame, instr: Instruction) -> Leav
         return _collective(builder, frame, instr)
     if instr.opcode == "ragged-all-to-all":
         return _kernel(builder, frame, instr)
-    given = [leaf for operand in instr.operands for leaf in frame.env[operand]]
-    shapes = instr.shape.leaves()
     if sends_nothing(instr):
         return _zero_fills(builder, frame, instr)
+    given = tuple(leaf for operand in instr.operands for leaf in frame.env[operand])
+    return _handed_on(builder, frame, instr, given)
+
+
+def _handed_on(builder: Builder, frame: Frame, instr: Instruction, given: Leaves) -> Leaves:
+    """Give what is given, in the layouts of the result."""
     controls = builder.controls(instr, frame)
-    names = leaf_names(instr.name, instr.shape)
+    parts = zip(given, instr.shape.leaves(), leaf_names(instr.name, instr.shape), strict=True)
     return tuple(
         _in_layout(builder, leaf._replace(after=(*leaf.after, *controls)), shape, name, instr)
-        for leaf, shape, name in zip(given, shapes, names, strict=True)
+        for leaf, shape, name in parts
     )
 
 
@@ -250,6 +256,8 @@ def _partitions(module: Module) -> int:
 
 
 def _in_layout(builder: Builder, leaf: Leaf, shape: Shape, name: str, instr: Instruction) -> Leaf:
+    if leaf.is_token:
+        return leaf
     if same_order(leaf.shape, shape):
         return builder.view(leaf, shape)
     return Leaf(shape, builder.laid_out(leaf, shape, name, instr.name), after=leaf.after)
