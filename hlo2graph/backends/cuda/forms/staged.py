@@ -211,11 +211,11 @@ class StagedWriter:
                 self._fetch("round")
             with emit.block("if (round > 0)"):
                 self._multiply()
-            emit.line("__syncthreads();")
+            self._meet()
             emit.line(f"if (round == {self.rounds}) break;")
             for reader in self.readers:
                 reader.put()
-            emit.line("__syncthreads();")
+            self._meet()
 
     def _multiply_behind_copies(self) -> None:
         """Write rounds in which one chunk is multiplied while others are copied."""
@@ -223,7 +223,7 @@ class StagedWriter:
         with emit.block(f"for (int round = {-ahead}; round < {self.rounds}; ++round)"):
             with emit.block("if (round >= 0)"):
                 emit.line(f"hlo::copies_arrive<{ahead - 1}>();")
-                emit.line("__syncthreads();")
+                self._meet()
             emit.line(f"const int next = round + {ahead};")
             with emit.block(f"if (next < {self.rounds})"):
                 self._point("to_a", "to_b", f"own + next % {self.stages} * {self._chunk}")
@@ -235,6 +235,13 @@ class StagedWriter:
                 self._point("a", "b", f"own + round % {self.stages} * {self._chunk}")
                 self._multiply()
         emit.line("__syncthreads();")
+
+    def _meet(self) -> None:
+        """Write a barrier of a team, which has what it multiplies for itself."""
+        meets = "__syncthreads();"
+        if self.teams > 1:
+            meets = f"hlo::team_meets<{self.team}>(team);" if self.team > WARP else "__syncwarp();"
+        self.emit.line(meets)
 
     def _point(self, first: str, second: str, start: Expr) -> None:
         """Write pointers to both operands' parts of a chunk."""

@@ -54,6 +54,11 @@ template <bool Turned> __device__ inline void load_pieces(u32* to, const u32* fr
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(place) : "memory");
 }
 
+// A barrier for one team of a block's 15 at most; that of number 0 is the whole block's.
+template <int Threads> __device__ inline void team_meets(int team) {
+  asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(Threads) : "memory");
+}
+
 // A float rounded to TF32, half away from zero, in its upper bits: tensor cores look at no others.
 // There is no instruction for it; the one that PTX has takes more moves than these.
 __device__ inline u32 tf32_bits(f32 x) {
@@ -82,6 +87,7 @@ __device__ inline void copy_four(u32* to, const void* from, bool inside) {
 }
 __device__ inline void copies_sent() {}
 template <int Groups> __device__ inline void copies_arrive() {}
+template <int Threads> __device__ inline void team_meets(int) { __syncthreads(); }
 
 template <bool Turned> __device__ inline void load_pieces(u32* to, const u32* from) {
   emulated_pieces(to, from, Turned);
