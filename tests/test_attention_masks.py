@@ -121,6 +121,8 @@ def spoilt(sizes: Sequence[int], dtype: str = "float32") -> list:
 CASES: dict[str, tuple[Callable, Arrays]] = {
     "plain": (plain, drawn((2, 3, 20, 45, 24))),
     "one-query": (plain, drawn((2, 3, 1, 45, 24))),
+    "more-threads-than-divide-keys": (plain, drawn((1, 3, 1, 67, 8))),
+    "the-same-of-two-rows": (plain, drawn((1, 1, 2, 300, 8), dtype="bfloat16")),
     "built-in-grouped": (built_in_causal, drawn((1, 6, 33, 33, 16), kv_heads=2)),
     "scaled-after": (scaled_after, drawn((1, 3, 19, 67, 40))),
     "scaled-before": (scaled_before, drawn((1, 3, 35, 35, 8))),

@@ -108,7 +108,8 @@ class _Writer:
             query = emit.integer(f"{query} < {last} ? {query} : {last}")
         free = emit.split(query, self.rows.sizes)
         start = len(emit.lines)
-        runs = [self._run(batch, free, k, team) for k in range(self.shared.padded // team.slices)]
+        several = -(-self.shared.padded // team.slices)
+        runs = [self._run(batch, free, k, team) for k in range(several)]
         fold = FoldWriter(emit, self.region.rows, self.form.computation)
         space = self.region.rows.space
         index = placed(self.region.weighing.folded, self._index(batch, free, "0"))
@@ -169,7 +170,9 @@ class _Writer:
                 held = emit.stored(dtype, value)
             if run.inside:
                 held = f"{run.inside} ? {held} : {self._kind}{{}}"
-            emit.line(f"kept[slice + {number * team.slices}] = {held};")
+            at, padded = f"slice + {number * team.slices}", self.shared.padded
+            is_over = (number + 1) * team.slices > padded
+            emit.line(f"{f'if ({at} < {padded}) ' if is_over else ''}kept[{at}] = {held};")
 
     @property
     def _kind(self) -> str:
