@@ -104,6 +104,12 @@ fused { x = bf16[2,5,6,36] parameter(0) k = bf16[3,3,36,32] parameter(1) c = f32
 ENTRY e { x = bf16[2,5,6,36] parameter(0) k = bf16[3,3,36,32] parameter(1) c = f32[32] parameter(2)
   ROOT f = (f32[2,5,6,32], pred[2,5,6,32]) fusion(x, k, c), kind=kOutput, calls=fused }""",
 }
+FLAT = convolution(  # more taps than places
+    "f32[24,1,7,32]",
+    "f32[24,1,7,32]",
+    "f32[3,3,32,32]",
+    f"window={{size=1x7 pad=1_1x1_1}}, {GRADIENT}",
+)
 TAPS = {
     "wide": convolution(
         "f32[1,3,70,32]",
@@ -213,7 +219,7 @@ def small_ones_are_staged():
 
 @pytest.fixture(scope="module")
 def staged():
-    return planned(STAGED | TAPS, "none")
+    return planned(STAGED | TAPS | {"flat": FLAT}, "none")
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +229,7 @@ def in_steps():
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("name", STAGED | TAPS)
+@pytest.mark.parametrize("name", [*STAGED, *TAPS, "flat"])
 def test_staged_convolutions_agree_with_the_host(staged, name):
     plans, kernels = staged
     (source,) = kernels_of(plans[name]).values()

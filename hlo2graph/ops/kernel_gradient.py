@@ -1,7 +1,8 @@
 """Gradients of kernels whose neighbouring taps share what they read: which they are, and how cut.
 
-Such a gradient sums, for each tap of a kernel of a row's taps, the products of an image's row,
-moved by the tap, and a row of what comes back. A block that has all taps of a row reads each once.
+Such a gradient, of fewer taps than an image has places, sums for each tap the products of an
+image's row, moved by the tap, and a row of what comes back. A block that has all taps of a row
+reads each once.
 """
 
 from __future__ import annotations
@@ -49,5 +50,7 @@ def tap_rows(instr: Instruction, lhs: Shape, rhs: Shape) -> TapRows | None:
     features = lhs.dims[3], rhs.dims[3] // integer(instr, "feature_group_count", 1)
     sides = [next((n for n in (SIDE, SIDE // 2) if size % n == 0), 0) for size in features]
     if taps not in TAPS or window[1].size < FEWEST_WIDTH or not all(sides):
+        return None
+    if window[0].size * window[1].size <= rows * taps:
         return None
     return TapRows(rows, taps, sides[0], sides[1], features)
