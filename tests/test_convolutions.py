@@ -70,6 +70,18 @@ STAGED = {
         "f32[3,3,33,36]",
         "window={size=5x5 pad=1_1x1_1 rhs_dilate=2x2}, dim_labels=fb01_io01->01bf",
     ),
+    "gradient-of-strides-last": convolution(
+        "f32[6,9,9,64]",
+        "f32[6,5,5,32]",
+        "f32[3,3,64,32]",
+        f"window={{size=5x5 pad=1_1x1_1 rhs_dilate=2x2}}, {GRADIENT}",
+    ),
+    "strided-last": convolution(
+        "bf16[2,13,11,64]",
+        "bf16[3,3,64,32]",
+        "f32[2,7,6,32]",
+        f"window={{size=3x3 stride=2x2 pad=1_1x1_1 rhs_reversal=1x1}}, {LAST}",
+    ),
     "feature-groups": convolution(
         "f32[2,5,6,96]",
         "f32[3,3,48,64]",
@@ -353,3 +365,23 @@ def test_warps_share_the_sum_where_tiles_are_few():
     assert few.threads >= 128
     assert many.grid[0] == 64 * 32 * 32 // 128
     assert np.log2(many.threads) == 7
+
+
+def test_depthwise_convolutions_that_read_each_other_become_sums():
+    attrs = f"{SAME}, {LAST}, feature_group_count=4"
+    text = f"""HloModule m
+    ENTRY e {{
+      x = f32[2,6,5,4] parameter(0)
+      k = f32[3,3,1,4] parameter(1)
+      a = f32[2,6,5,4] convolution(x, k), {attrs}
+      ROOT r = f32[2,6,5,4] convolution(a, k), {attrs}
+    }}"""
+    module = h2g.parse(text)
+    made = verify(expand_depthwise(module))
+    assert "convolution" not in {i.opcode for i in made.entry.instructions}
+    plan = h2g.plan(text, target="host", fuse="default")
+    given = random_inputs(plan.inputs, 0)
+    (found,) = HostExecutable(plan)(*given)
+    (want,) = h2g.compile(text, "host")(*given)
+    shape = plan.outputs[0].shape
+    assert compare(found, want, tolerance_for(shape.dtype), "r").ok
