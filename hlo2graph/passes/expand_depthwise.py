@@ -44,7 +44,8 @@ def expand_depthwise(module: Module) -> Module:
     regions = Regions(module)
 
     def rewrite(draft: Draft) -> Computation:
-        for instr in [i for i in draft.instructions.values() if i.opcode == "convolution"]:
+        for name in [n for n, i in draft.instructions.items() if i.opcode == "convolution"]:
+            instr = draft[name]  # as it reads what has become of others
             if draft.is_pure(instr):
                 _Sums(draft, instr).write(regions)
         return draft.done()
