@@ -71,8 +71,8 @@ __device__ inline void range_of(I length, const Low& is_low, const High& is_high
 // early, or are not there.
 template <int Length, bool Whole, int Together, class I, class Holds>
 __device__ inline I count_leading(I first, I step, I end, I own, I mine, const Holds& holds) {
-  const auto look = [&](I run, I at) -> bool {
-    return Whole ? holds(run, at) : holds(run, at < end ? at : end - 1) & (at < end);
+  const auto look = [&](I run, I place) -> bool {
+    return Whole ? holds(run, place) : holds(run, place < end ? place : end - 1) & (place < end);
   };
   I total = 0;
   for (I run = first; run < end; run += Together * step) {
