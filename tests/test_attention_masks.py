@@ -96,6 +96,12 @@ def unmasked(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     return weighed(scores, v, "bnglm,bmnd->blngd")
 
 
+def of_one(x: jax.Array) -> jax.Array:
+    """Return attention of queries, keys and values that are parts of one array."""
+    parts = (part.reshape(*x.shape[:2], 2, -1) for part in jnp.split(x, 3, -1))
+    return plain(*parts)
+
+
 def drawn(sizes: Sequence[int], kv_heads: int | None = None, dtype: str = "float32") -> list:
     """Return queries, keys and values of (batch, heads, queries, keys, width)."""
     b, h, q, k, d = sizes
@@ -135,6 +141,7 @@ CASES: dict[str, tuple[Callable, Arrays]] = {
     "no-numbers-few": (plain, spoilt((1, 2, 4, 40, 16))),
 }
 WARPS = {  # of 16 bits, of which warps may have rows of their own
+    "of-one": (of_one, [drawn((2, 1, 69, 69, 192), dtype="bfloat16")[0][:, :, 0]]),
     "wide": (plain, drawn((1, 2, 17, 70, 100), dtype="bfloat16")),
     "built-in-causal-f16": (built_in_causal, drawn((1, 1, 66, 66, 40), dtype="float16")),
     "grouped-bf16": (grouped, drawn((1, 6, 21, 85, 16), kv_heads=2, dtype="bfloat16")),
@@ -201,7 +208,10 @@ def test_it_makes_what_xla_makes(plans: dict[str, Plan]) -> None:
     ("many", "names"),
     [
         (0, ("wide", "grouped-bf16", "not-a-softmax-bf16", "no-numbers-bf16")),
-        (1 << 20, ("built-in-causal-f16", "late-bf16", "none-seen-bf16", "no-numbers-bf16")),
+        (
+            1 << 20,
+            ("of-one", "built-in-causal-f16", "late-bf16", "none-seen-bf16", "no-numbers-bf16"),
+        ),
     ],
 )
 def test_warps_do_with_rows_of_their_own_or_shared_ones(
