@@ -211,6 +211,17 @@ def test_ports_and_aliases_name_leaves():
     assert program.aliases == (Alias(0, 0, must=True), Alias(2, 3, must=False))
 
 
+def test_tokens_have_no_bytes_to_share():
+    program = lowered(
+        """t = token[] parameter(0)
+        n = f32[0] parameter(1)
+        x = f32[2] parameter(2)
+        ROOT r = (token[], token[], f32[2]) tuple(t, t, x)""",
+        header=", input_output_alias={ {0}: (0, {}), {1}: (1, {}), {2}: (2, {}) }",
+    )
+    assert program.aliases == (Alias(0, 1, must=False),)
+
+
 def test_results_of_one_name_are_named_by_their_place():
     program = lowered("x = f32[2] parameter(0)\nROOT r = (f32[2], f32[2]) tuple(x, x)")
     assert [port.name for port in program.outputs] == ["r.0", "r.1"]

@@ -13,6 +13,7 @@ import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.backends.host import HostExecutable
+from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
@@ -65,6 +66,13 @@ def test_places_are_counted_in_64_bits(name):
     for source in sources:
         assert not NARROW_PRODUCT.findall(source.text)
         assert all(int(end) < 2**31 for end in COUNTER.findall(source.text))
+
+
+def test_more_blocks_than_a_kernel_has_are_refused():
+    text = module(f"ROOT wide = f32[{2**63 - 1}] iota(), iota_dimension=0")
+    plan = hlo2graph.plan(text, target="sm_90")
+    with pytest.raises(UnsupportedError, match=r"iota wide of f32\[9223372036854775807\]"):
+        kernels_of(plan)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from hlo2graph.backends.cuda.forms.side_by_side import side_by_side_kernel
 from hlo2graph.backends.cuda.loop import loop_kernel
 from hlo2graph.backends.cuda.source import (
     ACCESS_BYTES,
+    MOST_BLOCKS,
     KernelSource,
     Signature,
     cpp_name,
@@ -23,7 +24,8 @@ from hlo2graph.backends.cuda.source import (
 )
 from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.backends.cuda.widen import THREADS
-from hlo2graph.hlo import Computation
+from hlo2graph.errors import UnsupportedError
+from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.region import (
     Attention,
     Columns,
@@ -107,6 +109,9 @@ def write_kernels(
     Keys whose kernels have the same text, as those may that share bytes or not, have one.
     `without` names the computations that a library runs; `precise` forbids what rounds more than
     the types do: TF32, sums on tensor cores. `known` are kernels that were written before.
+
+    Raises:
+        UnsupportedError: an array has more elements than the threads of one kernel.
     """
     alike: dict[KernelSource, KernelSource] = {}
     taken = {source.name for source in known.values()}
@@ -123,7 +128,17 @@ def write_kernels(
             still=still[key],
         )
         source = kernel_source(key, signature, plan.computations)
+        _check_grid(source, plan.computations[key.computation].result)
         yield key, alike.setdefault(source.nameless, source)
+
+
+def _check_grid(source: KernelSource, root: Instruction) -> None:
+    if source.grid[0] > MOST_BLOCKS:
+        raise UnsupportedError(
+            f"{root.opcode} {root.name} of {root.shape.without_layout_text()} takes "
+            f"{source.grid[0]:,} blocks of threads, and a kernel has at most {MOST_BLOCKS:,}",
+            root.span,
+        )
 
 
 def _thunks_by_key(plan: Plan, without: Container[str]) -> dict[KernelKey, Computing[Slice]]:

@@ -219,6 +219,6 @@ def _kernels(plan: Plan) -> tuple[Mapping[Any, Any], str]:
     """Return the kernels, or why there are none."""
     try:
         check_support(plan)
+        return kernels_of(plan), ""
     except UnsupportedError as error:
         return {}, f"{error.message}: there are no kernels"
-    return kernels_of(plan), ""

@@ -77,15 +77,17 @@ def _outputs(root: Instruction, leaves: Leaves) -> Iterator[Port]:
 
 
 def _aliases(module: Module) -> Iterator[Alias]:
-    """Say for each alias which result leaf and which parameter leaf it ties."""
+    """Say for each alias which result leaf and which parameter leaf it ties; tokens have none."""
     inputs: dict[tuple[int, ...], int] = {}
     for number, parameter in enumerate(module.entry.parameters):
         for index in _places(parameter.shape):
             inputs[(number, *index)] = len(inputs)
     outputs = {index: place for place, index in enumerate(_places(module.entry.result.shape))}
     for held in io_aliases(module):
-        inner = inputs[(held.parameter, *held.parameter_index)]
-        yield Alias(outputs[held.output_index], inner, held.must)
+        inner = inputs.get((held.parameter, *held.parameter_index))
+        outer = outputs.get(held.output_index)
+        if inner is not None and outer is not None:
+            yield Alias(outer, inner, held.must)
 
 
 def _places(shape: AnyShape, index: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
