@@ -128,16 +128,16 @@ def write_kernels(
             still=still[key],
         )
         source = kernel_source(key, signature, plan.computations)
-        _check_grid(source, plan.computations[key.computation].result)
+        _check_grid(source, thunks[key], plan.computations[key.computation].result)
         yield key, alike.setdefault(source.nameless, source)
 
 
-def _check_grid(source: KernelSource, root: Instruction) -> None:
+def _check_grid(source: KernelSource, thunk: Computing[Slice], root: Instruction) -> None:
     if source.grid[0] > MOST_BLOCKS:
         raise UnsupportedError(
-            f"{root.opcode} {root.name} of {root.shape.without_layout_text()} takes "
+            f"{thunk.name}, {root.opcode} of {root.shape.without_layout_text()}, takes "
             f"{source.grid[0]:,} blocks of threads, and a kernel has at most {MOST_BLOCKS:,}",
-            root.span,
+            thunk.span or root.span,
         )
 
 
