@@ -9,7 +9,8 @@ from hlo2graph.backends.cuda.forms.dot_parts import CHUNK, ROWS, power
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Side
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.region_attention import FEW_ROWS, Places
+from hlo2graph.ops.region_attention import FEW_ROWS
+from hlo2graph.ops.region_masks import Places
 
 GAP = 17  # words from the end of a row's scores to the next, so that accesses meet other banks
 WEIGHTS_GAP = 8  # the same of weights that are narrower than a word
