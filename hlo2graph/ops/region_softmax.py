@@ -91,9 +91,8 @@ def _is_least(computation: Computation, instr: Instruction) -> bool:
 
 
 def _is_scalar(instr: Instruction, value: float) -> bool:
-    literal = instr.payload
-    is_known = isinstance(literal, Literal) and literal.array is not None
-    return is_known and literal.array.size == 1 and float(literal.array.reshape(())) == value
+    array = instr.payload.array if isinstance(instr.payload, Literal) else None
+    return array is not None and array.size == 1 and float(array.item()) == value
 
 
 def _is_f32(instr: Instruction) -> bool:
