@@ -285,3 +285,37 @@ def test_only_arrays_are_sent_to_other_devices():
     text = "HloModule m\nENTRY e { p = (f32[4]) parameter(0) ROOT r = (f32[4]) "
     with pytest.raises(h2g.HloError, match="needs an array"):
         h2g.parse(text + "collective-permute(p), source_target_pairs={{0,1}} }")
+
+
+HANDED_ON = """HloModule m
+fused {
+  a = f32[4,2] parameter(0)
+  b = s32[] parameter(1)
+  both = (s32[], f32[4,2]) tuple(b, a)
+  same = (s32[], f32[4,2]) WHAT
+  x = f32[4,2] get-tuple-element(same), index=1
+  ROOT n = f32[4,2] negate(x)
+}
+ENTRY e {
+  a = f32[4,2] parameter(0)
+  b = s32[] parameter(1)
+  f = f32[4,2] fusion(a, b), kind=kLoop, calls=fused
+  done = token[] after-all()
+  all = (s32[], token[], f32[4,2]) tuple(b, done, f)
+  given = (s32[], token[], f32[4,2]) custom-call(all), custom_call_target="Sharding"
+  y = s32[] get-tuple-element(given), index=0
+  z = f32[4,2] get-tuple-element(given), index=2
+  ROOT r = (s32[], f32[4,2]) tuple(y, z)
+}
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize("what", ["copy(both)", 'custom-call(both), custom_call_target="Sharding"'])
+def test_each_leaf_of_a_tuple_is_handed_on_inside_kernels(what):
+    plan = h2g.plan(HANDED_ON.replace("WHAT", what), target="sm_90")
+    a, b = np.arange(8, dtype=np.float32).reshape(4, 2), np.int32(7)
+    for executable in (EmulatedExecutable(plan), HostExecutable(plan)):
+        same, negated = executable(a, b)
+        assert same == b
+        assert np.array_equal(negated, -a)

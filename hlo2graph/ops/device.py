@@ -31,8 +31,8 @@ class Element(Protocol):
         """Return the shape of operand number `operand`."""
         ...
 
-    def operand(self, operand: int, index: Index = ()) -> Expr:
-        """Return the element of an operand at `index`, in its dtype's compute type."""
+    def operand(self, operand: int, index: Index = (), leaf: int = 0) -> Expr:
+        """Return the element of an operand's leaf at `index`, in its dtype's compute type."""
         ...
 
     def leaves(self, operand: int) -> tuple[Expr, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from hlo2graph.hlo import Instruction, PaddingDim, Shape, SliceDim
-from hlo2graph.ops.device import Element, Expr, Index
+from hlo2graph.ops.device import ByLeaf, Element, Expr, Index
 from hlo2graph.ops.expect import integer, integers, written
 
 T = TypeVar("T", PaddingDim, SliceDim)
@@ -16,9 +16,12 @@ def broadcast(element: Element, instr: Instruction, index: Index) -> Expr:
     return element.operand(0, tuple(index[d] for d in integers(instr, "dimensions", ())))
 
 
-def same_index(element: Element, _: Instruction, index: Index) -> Expr:
-    """Return the operand's element at the same index."""
-    return element.operand(0, index)
+def _same_leaf(element: Element, _: Instruction, leaf: int, index: Index) -> Expr:
+    return element.operand(0, index, leaf)
+
+
+same_index = ByLeaf(_same_leaf)
+"""Take the operand's element at the same index, of the same leaf where it is a tuple."""
 
 
 def transpose(element: Element, instr: Instruction, index: Index) -> Expr:

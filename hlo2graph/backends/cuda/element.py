@@ -376,8 +376,8 @@ class _Operands:
         assert isinstance(found, Shape)
         return found
 
-    def operand(self, operand: int, index: Index = ()) -> Expr:
-        return self._emitter.leaf(self._instr.operands[operand], 0, index)
+    def operand(self, operand: int, index: Index = (), leaf: int = 0) -> Expr:
+        return self._emitter.leaf(self._instr.operands[operand], leaf, index)
 
     def leaves(self, operand: int) -> tuple[Expr, ...]:
         return self._emitter.leaves(self._instr.operands[operand], ())
