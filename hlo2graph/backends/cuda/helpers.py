@@ -44,12 +44,15 @@ class Helper:
             failed.enter_context(self._socket)
             for end in (self._socket, theirs):  # whatever socket.setdefaulttimeout was told
                 end.setblocking(True)
+            number = theirs.fileno()  # not stdout: what is preloaded into processes may print
+            command = [os.fsdecode(get_executable()), "-I", "-S", nvrtc.__file__]
             # A group of its own: what a terminal interrupts is this process, which then ends it.
             self._process = Popen(
-                [os.fsdecode(get_executable()), "-I", "-S", nvrtc.__file__, library],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
+                [*command, library, str(number)],
+                stdin=DEVNULL,
+                stdout=DEVNULL,
                 stderr=DEVNULL,
+                pass_fds=(number,),
                 process_group=0,
             )
             failed.pop_all()

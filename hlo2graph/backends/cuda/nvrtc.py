@@ -88,19 +88,18 @@ def _strings(texts: Sequence[str]) -> ctypes.Array[c_char_p]:
     return (c_char_p * len(texts))(*(text.encode() for text in texts))
 
 
-def serve(path: str) -> None:
-    """Compile what comes on stdin, one text after another, until it ends or nothing comes."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever the library prints is no answer
-    Thread(target=_end_with_who_asks, daemon=True).start()
+def serve(path: str, number: int) -> None:
+    """Compile what comes on a socket, one text after another, until it ends or nothing comes."""
+    questions, answers = os.fdopen(number, "rb"), os.fdopen(os.dup(number), "wb")
+    Thread(target=_end_with_who_asks, args=(number,), daemon=True).start()
     _keep_freed_memory()
     library = Nvrtc(path)
     # The first text of a process takes tens of milliseconds more: none that is waited for should.
     warm = 'extern "C" __global__ void k(float* r0) { r0[threadIdx.x] += 1.0f; }'
     library.compile(warm, (("", ""),), (f"-arch=sm_{library.architectures()[-1]}",), "CUBIN")
-    while select.select([0], [], [], PATIENCE_S)[0]:
+    while select.select([number], [], [], PATIENCE_S)[0]:
         try:
-            asked = marshal.load(sys.stdin.buffer)
+            asked = marshal.load(questions)
         except EOFError:
             return
         answer: bytes | str
@@ -113,10 +112,10 @@ def serve(path: str) -> None:
         answers.flush()
 
 
-def _end_with_who_asks() -> None:
-    """End once no process has the other end of stdin, in the middle of a text too."""
+def _end_with_who_asks(number: int) -> None:
+    """End once no process has the other end of the socket, in the middle of a text too."""
     waiting = select.poll()
-    waiting.register(0, 0)  # for nothing but that
+    waiting.register(number, 0)  # for nothing but that
     waiting.poll()
     os._exit(0)
 
@@ -131,4 +130,4 @@ def _keep_freed_memory() -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))
