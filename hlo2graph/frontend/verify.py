@@ -7,6 +7,7 @@ opcode, shapes and attributes) is not checked again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import NoReturn, TypeAlias
 
 from hlo2graph.errors import Note, VerifyError
@@ -194,6 +195,8 @@ def _check_arrays(instr: Instruction) -> None:
     for leaf in instr.shape.leaves():
         if leaf.elements > MOST_ELEMENTS:
             _refuse(instr, "the array has 2^63 elements or more")
+        if not leaf.elements and prod(filter(None, leaf.dims)) * leaf.dtype.size > MOST_ELEMENTS:
+            _refuse(instr, "the array has 2^63 bytes or more but for its empty dimensions")
         order = leaf.layout.minor_to_major if leaf.layout else ()
         if leaf.layout and sorted(order) != list(range(leaf.rank)):
             _refuse(instr, f"the layout {leaf.layout} is no order of {leaf.rank} dimensions")

@@ -15,9 +15,9 @@ import numpy as np
 from hlo2graph.hlo import AnyShape, DType, Instruction, Kind, Shape
 from hlo2graph.ops import device_compute as device
 from hlo2graph.ops.expect import (
-    ALL,
     COMPLEX,
     FLOATS,
+    NUMBERS,
     accepts,
     as_array,
     as_arrays,
@@ -181,7 +181,7 @@ def _infer_stochastic(instr: Instruction, operands: Sequence[AnyShape], _: Compu
     if random.dtype.kind is not Kind.UNSIGNED or random.dtype.bits != shape.dtype.bits:
         refuse(instr, f"of {shape.dtype} needs random u{shape.dtype.bits}, got {random.dtype}")
     same(instr, Shape(shape.dtype, random.dims), shape, "dimensions of its random bits")
-    accepts(instr, target, ALL - COMPLEX, "a real result")
+    accepts(instr, target, NUMBERS - COMPLEX, "a result of real numbers")
     return Shape(target.dtype, shape.dims, dynamic=shape.dynamic)
 
 

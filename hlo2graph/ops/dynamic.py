@@ -132,7 +132,7 @@ def _infer_get_size(instr: Instruction, operands: Sequence[AnyShape], _: Computa
 
 def _get_size(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Array:
     dim = integers(instr, "dimensions")[0]
-    return np.asarray(np.asarray(operands[0]).shape[dim], np.int32)
+    return np.asarray(np.asarray(operands[0]).shape[dim]).astype(np.int32)
 
 
 def _infer_set_size(instr: Instruction, operands: Sequence[AnyShape], _: Computations) -> Shape:

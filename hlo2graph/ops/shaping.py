@@ -192,6 +192,8 @@ def _infer_iota(instr: Instruction, _: Sequence[AnyShape], __: Computations) -> 
 
 def _iota(instr: Instruction, _: Sequence[HostValue], __: Evaluator) -> Array:
     target, along = written(instr), integer(instr, "iota_dimension")
+    if not target.elements:
+        return np.empty(target.dims, target.dtype.numpy)
     count = converted(np.arange(target.dims[along], dtype=np.int64), target.dtype)
     spread = [-1 if dim == along else 1 for dim in range(target.rank)]
     return np.broadcast_to(count.reshape(spread), target.dims)

@@ -107,7 +107,8 @@ def signature_of(
     for parameter in computation.parameters:
         assert isinstance(parameter.shape, Shape)
         parameters.append(parameter.shape)
-    most = max(leaf.elements for i in computation.instructions for leaf in i.shape.leaves())
+    leaves = (leaf for instr in computation.instructions for leaf in instr.shape.leaves())
+    most = max((leaf.elements for leaf in leaves), default=0)
     results = tuple(computation.result.shape.leaves())
     return Signature(name, tuple(parameters), results, most, device, misaligned, precise, still)
 
