@@ -200,3 +200,27 @@ def test_none_is_started_where_all_is_kept(library, tmp_path, monkeypatch):
         (found,) = compiler.compile_units([unit], "sm_90")
         assert (found.cached, len(helpers)) == (is_kept, not is_kept)
         helpers.end()
+
+
+def test_one_that_does_not_begin_is_waited_for_once(library, monkeypatch, tmp_path):
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    module = "hlo2graph.backends.cuda.helpers"
+    monkeypatch.setattr(f"{module}.get_executable", lambda: str(slow))
+    monkeypatch.setattr(f"{module}.READY_S", 0.1)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    found = Helpers()
+    found.start(library)
+    assert len(found) == 2
+    assert found.compile(ASKED) is None
+    assert len(found) == 0
+    found.start(library)
+    assert len(found) == 0
+
+
+def test_there_are_none_under_a_tool_that_follows_processes(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    before = most_helpers()
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "libsanitizer-collection.so")
+    assert (before, most_helpers()) == (2, 0)

@@ -19,19 +19,27 @@ from threading import Lock
 from typing import TypeAlias
 
 from hlo2graph.backends.cuda import nvrtc
-from hlo2graph.backends.cuda.nvrtc import SIZE
+from hlo2graph.backends.cuda.nvrtc import READY, SIZE
 
 MOST = 8
+READY_S = 5  # that a process may take to begin
 Asked: TypeAlias = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...], str]  # Nvrtc.compile's
 
 
 def most_helpers() -> int:
     """Return how many there can be: one for each other processor, up to MOST.
 
-    None in a program that holds Python and cannot be asked to run a file.
+    None in a program that holds Python and cannot be asked to run a file, and none under a tool
+    that follows processes, as compute-sanitizer and Nsight do: it may hold them up.
     """
     is_python = get_executable() and not getattr(sys, "frozen", False)
-    return min(MOST, (os.cpu_count() or 1) - 1) if is_python and os.name == "posix" else 0
+    is_watched = any("INJECTION" in name for name in os.environ)
+    can_be = is_python and os.name == "posix" and not is_watched
+    return min(MOST, (os.cpu_count() or 1) - 1) if can_be else 0
+
+
+class NotReadyError(Exception):
+    """A helper has not begun."""
 
 
 class Helper:
@@ -56,6 +64,7 @@ class Helper:
                 process_group=0,
             )
             failed.pop_all()
+        self._is_ready = False
 
     @property
     def is_there(self) -> bool:
@@ -63,11 +72,27 @@ class Helper:
         return self._process.poll() is None
 
     def compile(self, asked: Asked) -> bytes | str:
-        """Return machine code, or why there is none. Raises OSError or EOFError: it ended."""
+        """Return machine code, or why there is none.
+
+        Raises:
+            NotReadyError: it has not begun in READY_S.
+            OSError, EOFError: it ended.
+        """
+        if not self._is_ready:
+            self._wait()
         self._socket.sendall(marshal.dumps(asked))
         (size,) = SIZE.unpack(self._read(SIZE.size))
         answer: bytes | str = marshal.loads(self._read(size))
         return answer
+
+    def _wait(self) -> None:
+        self._socket.settimeout(READY_S)
+        try:
+            self._read(len(READY))
+        except TimeoutError as error:
+            raise NotReadyError from error
+        self._socket.setblocking(True)
+        self._is_ready = True
 
     def _read(self, size: int) -> bytes:
         found = bytearray()
@@ -98,13 +123,14 @@ class Helpers:
         self._idle: deque[Helper] = deque()
         self._all: list[Helper] = []
         self._starting = Lock()
+        self._can_be = True
 
     def start(self, library: str) -> None:
         """Have as many as there can be, but for those that cannot be started."""
         with self._starting, suppress(OSError):
             for helper in [h for h in self._all if not h.is_there]:
                 self._drop(helper)
-            while len(self._all) < most_helpers():
+            while self._can_be and len(self._all) < most_helpers():
                 self._all.append(Helper(library))
                 self._idle.append(self._all[-1])
 
@@ -120,6 +146,10 @@ class Helpers:
             return None
         try:
             answer = helper.compile(asked)
+        except NotReadyError:  # nor would others be
+            self._can_be = False
+            self.end()
+            return None
         except (OSError, EOFError):  # it ended
             self._drop(helper)
             return None

@@ -17,6 +17,7 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from threading import Thread
 
 PATIENCE_S = 60  # that a helper waits for work before it ends
+READY = b"."  # what a helper says first
 SIZE = struct.Struct("=Q")  # of an answer, in front of it
 KEPT_BYTES = 1 << 25  # of freed memory, which the next text takes without asking the system for it
 
@@ -94,6 +95,8 @@ def serve(path: str, number: int) -> None:
     Thread(target=_end_with_who_asks, args=(number,), daemon=True).start()
     _keep_freed_memory()
     library = Nvrtc(path)
+    answers.write(READY)
+    answers.flush()
     # The first text of a process takes tens of milliseconds more: none that is waited for should.
     warm = 'extern "C" __global__ void k(float* r0) { r0[threadIdx.x] += 1.0f; }'
     library.compile(warm, (("", ""),), (f"-arch=sm_{library.architectures()[-1]}",), "CUBIN")
