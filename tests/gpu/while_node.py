@@ -64,12 +64,17 @@ def kernels(arch: str) -> list[Any]:
 def kernel_node(
     graph: Any, after: list[Any], kernel: Any, arguments: Arguments, threads: int = 1
 ) -> Any:
+    params = kernel_params(kernel, arguments, threads)
+    return call(cuda.cuGraphAddKernelNode, graph, after, len(after), params)
+
+
+def kernel_params(kernel: Any, arguments: Arguments, threads: int) -> Any:
     params = cuda.CUDA_KERNEL_NODE_PARAMS()
     params.func = kernel
     params.gridDimX = params.gridDimY = params.gridDimZ = 1
     params.blockDimX, params.blockDimY, params.blockDimZ = threads, 1, 1
     params.kernelParams = arguments
-    return call(cuda.cuGraphAddKernelNode, graph, after, len(after), params)
+    return params
 
 
 def while_node(graph: Any, after: Any, handle: Any, context: Any) -> Any:
