@@ -3,8 +3,8 @@
     compute-sanitizer --tool memcheck python -m tests.gpu.freed_memory
 
 Prints how many bytes the device holds more after blocks of 32 KB have been taken and freed, one at
-a time: as they are, with something copied there, and read by a graph's kernel. The soak is judged by
-what it holds without a tool, as a tool may keep what is freed.
+a time: as they are, with something copied there, and read by a graph's kernel. The soak is judged
+by what it holds without a tool, as a tool may keep what is freed.
 """
 
 from __future__ import annotations
