@@ -14,6 +14,8 @@ from needs import needs_gxx
 from xla import run_xla
 
 import hlo2graph
+from hlo2graph.backends.cuda.support import check_support
+from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import InputError, UnsupportedError
 from hlo2graph.frontend import parse, verify
 from hlo2graph.ops.evaluate import HostEvaluator
@@ -100,6 +102,21 @@ def test_several_devices_are_planned_and_refused(call: str, groups: str) -> None
     assert program.computations[thunk.computation].result.attrs.get("replica_groups") == groups
     with pytest.raises(UnsupportedError, match="needs data of other devices"):
         hlo2graph.compile(text, backend="host")
+
+
+IN_PLACE = """
+  zero = s32[] constant(0)
+  at = (s32[]) tuple(zero)
+  ROOT y = f32[4] collective-permute(x, x, at, at), source_target_pairs={{0,0}}, slice_sizes={{2}}
+"""
+
+
+@pytest.mark.parametrize("target", ["host", "sm_90"])
+def test_slices_sent_in_place_are_planned_and_refused_for_what_they_are(target: str) -> None:
+    plan = hlo2graph.plan(module(IN_PLACE), target=target)
+    check = check_support if target == "sm_90" else HostExecutable
+    with pytest.raises(UnsupportedError, match="collective-permute: sends slices into part"):
+        check(plan)
 
 
 HEADERS = ("", ", replica_count=4", ", replica_count=2, num_partitions=2", ", num_partitions=4")

@@ -25,17 +25,17 @@ from hlo2graph.ops.spec import Array, Evaluator, HostValue
 NEEDS_DEVICES = (
     "needs data of other devices, and programs run as one; lower it for a mesh of one device"
 )
-_REFUSED = NoDevice(NEEDS_DEVICES)
+IN_PLACE = "sends slices into part of an array (slice_sizes), for which there is no rule"
 
 
 def why_not(instr: Instruction) -> str | None:
     """Return why `instr` cannot run as one replica; None where it can."""
+    if "slice_sizes" in instr.attrs:
+        return IN_PLACE
     return None if _is_had(instr) else NEEDS_DEVICES
 
 
 def _is_had(instr: Instruction) -> bool:
-    if "slice_sizes" in instr.attrs:
-        return False
     match instr.opcode.removesuffix("-start"):
         case "all-reduce":
             return True
@@ -58,8 +58,8 @@ def host(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
     Raises:
         UnsupportedError: it needs other devices, which modules are refused for before they run.
     """
-    if why_not(instr) is not None:
-        raise UnsupportedError(f"{instr.opcode} cannot run here: it {NEEDS_DEVICES}", instr.span)
+    if (reason := why_not(instr)) is not None:
+        raise UnsupportedError(f"{instr.opcode} cannot run here: it {reason}", instr.span)
     given = tuple(operands)
     if instr.opcode == "ragged-all-to-all":
         return _rows_moved(host_arrays(operands))
@@ -76,8 +76,8 @@ def host(instr: Instruction, operands: Sequence[HostValue], _: Evaluator) -> Hos
 
 def device(instr: Instruction) -> DeviceRule | ByLeaf | NoDevice:
     """Return the rule for one element: of the operand with its leaf's number, or a zero."""
-    if why_not(instr) is not None:
-        return _REFUSED
+    if (reason := why_not(instr)) is not None:
+        return NoDevice(reason)
     if instr.opcode == "ragged-all-to-all":
         return _row_moved
     return ByLeaf(_zero if sends_nothing(instr) else _same)
