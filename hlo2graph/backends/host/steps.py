@@ -10,6 +10,7 @@ import numpy as np
 
 from hlo2graph.backends.host.arena import Arena
 from hlo2graph.backends.host.block import Block, Step, Walk
+from hlo2graph.backends.host.endless import Watch
 from hlo2graph.errors import BackendError
 from hlo2graph.hlo import DTYPES, Shape
 from hlo2graph.ops.spec import Array, Evaluator, HostValue
@@ -88,6 +89,7 @@ def _step(thunk: Thunk[Slice], arena: Arena, compute: Compute, watched: Watched)
                 load(thunk.condition, arena, compute, watched),
                 arena.view(thunk.condition.results[0], PRED),
                 load(thunk.body, arena, compute, watched),
+                partial(Watch, thunk, arena),
             )
         case Conditional():
             blocks = [load(b, arena, compute, watched) for b in thunk.branches]
@@ -181,10 +183,12 @@ def _fill(pattern: bytes, target: Array) -> Step:
     return step
 
 
-def _while(condition: Block, again: Array, body: Block) -> Step:
+def _while(condition: Block, again: Array, body: Block, watch: Callable[[], Watch]) -> Step:
     def step(walk: Walk) -> None:
+        seen = watch()
         walk(condition)
         while again[()]:
+            seen.turn()
             walk(body)
             walk(condition)
 
