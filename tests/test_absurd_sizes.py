@@ -52,3 +52,9 @@ def test_randomly_rounding_to_truths_is_refused() -> None:
     text = "x = f16[] parameter(0) y = u16[] parameter(1) ROOT r = pred[] stochastic-convert(x, y)"
     with pytest.raises(VerifyError, match="a result of real numbers"):
         h2g.parse(module(text))
+
+
+def test_groups_of_no_device_are_refused() -> None:
+    text = "x = f32[4] parameter(0) ROOT r = f32[4] all-to-all(x), dimensions={0}, "
+    with pytest.raises(VerifyError, match="has an empty group"):
+        h2g.parse(module(text + "replica_groups=[2,0]<=[2]"))

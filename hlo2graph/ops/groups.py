@@ -31,7 +31,7 @@ def check_groups(instr: Instruction) -> None:
     """Refuse listed groups that are empty, or that do not name each device once."""
     text = str(instr.attrs.get("replica_groups", "{}"))
     groups = [_DEVICE.findall(group) for group in _GROUP.findall(_inner(text))]
-    if not all(groups):
+    if not all(groups) or 0 in group_sizes(instr):
         refuse(instr, f"has an empty group in replica_groups={text}")
     devices = sorted(int(device) for group in groups for device in group)
     for expected, device in enumerate(devices):
