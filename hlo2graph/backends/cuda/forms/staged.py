@@ -30,8 +30,7 @@ WARP = 32
 SPAN = 32  # columns, and at least as many rows, that a warp computes: a thread has one of eight
 MOST_SPAN = 64  # rows that a warp computes where there are tiles enough
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
-MOST_BREADTH = 32  # columns that a warp computes of as many rows
-MOST_WARPS = {1: 16, 2: 12, 4: 8}  # of a multiprocessor, by the squares of SPAN that each has
+MOST_WARPS = {SPAN: 16, MOST_SPAN: 12}  # of a multiprocessor: a thread has 128 registers, or 168
 STAGES = 3  # chunks that are on the way, or are multiplied, where operands come as they lie
 STEPS = 8  # words of a row's steps that a product takes
 FEW_BLOCKS = 2  # of a multiprocessor
@@ -65,10 +64,8 @@ class StagedWriter:
         self.blocks = prod(product.batches) * self.rows.tiles * self.columns.tiles
         self.resident = -(-self.blocks // form.signature.device.multiprocessors)
         self.span = self._span()
-        self.breadth = min(self.columns.tile, MOST_BREADTH) if self.span > SPAN else SPAN
-        self.most = MOST_WARPS[self.span * self.breadth // SPAN**2] * WARP
-        self.abreast = self.columns.tile // self.breadth
-        self.team = self.rows.tile // self.span * self.abreast * WARP
+        self.most = MOST_WARPS[self.span] * WARP
+        self.team = self.rows.tile // self.span * (self.columns.tile // SPAN) * WARP
         self.sides = self._operands(4 // self.dtype.size)
         self.chunks = self._count_chunks()
         self.teams = self._count_teams()
@@ -182,12 +179,12 @@ class StagedWriter:
         team = f"threadIdx.x / {self.team}" if self.teams > 1 else "0"
         emit.line(f"const int team = {team}, slot = threadIdx.x % {self.team};")
         emit.line(f"const int lane = threadIdx.x % {WARP}, group = lane / 4, member = lane % 4;")
-        emit.line(f"const int span_a = slot / {WARP} / {self.abreast} * {self.span};")
-        emit.line(f"const int span_b = slot / {WARP} % {self.abreast} * {self.breadth};")
+        emit.line(f"const int span_a = slot / {WARP} / {columns.tile // SPAN} * {self.span};")
+        emit.line(f"const int span_b = slot / {WARP} % {columns.tile // SPAN} * {SPAN};")
         emit.line("hlo::u32* const held = (hlo::u32*)hlo::dynamic_shared();")
         emit.line(f"hlo::u32* const own = held + team * {self._words};")
         self._place_readers()
-        emit.line(f"float total[{self.span // 16}][{self.breadth // 8}][4] = {{}};")
+        emit.line(f"float total[{self.span // 16}][{SPAN // 8}][4] = {{}};")
         if self.stages > 1:
             self._multiply_behind_copies()
         else:
@@ -264,7 +261,7 @@ class StagedWriter:
 
     def _multiply(self) -> None:
         """Write the products of a chunk, eight words of every row and column at a time."""
-        emit, (a, b), high, wide = self.emit, self.sides, self.span // 16, self.breadth // 8
+        emit, (a, b), high, wide = self.emit, self.sides, self.span // 16, SPAN // 8
         (top, first), (left, second) = self._begins()
         with self._unrolled("s", self._products):
             emit.line(f"hlo::u32 rows[{high}][4], columns[{wide // 2}][4];")
@@ -322,7 +319,7 @@ class StagedWriter:
         place = f"[{row}][{column}]" if self.along_columns else f"[{column}][{row}]"
         with (
             self._unrolled("i", self.span // 16),
-            self._unrolled("j", self.breadth // 8),
+            self._unrolled("j", SPAN // 8),
             self._unrolled("n", 4),
         ):
             emit.line(f"sums{place} = total[i][j][n];")
