@@ -131,8 +131,7 @@ class Reader:
                 tests = [f"{chunk} < {total}"]
                 chunk = emit.integer(f"{tests[0]} ? {chunk} : 0")
             runs = emit.integer(f"{chunk} / {steps}")
-            # Taps one behind the other read almost the same, which the cache then still has.
-            at, *outer = emit.split(runs, (sizes[-1] // steps, *sizes[:-1]))
+            *outer, at = emit.split(runs, (*sizes[:-1], sizes[-1] // steps))
             first = emit.integer(f"{at} * {steps} + {word}")
             along = [first, *(emit.integer(f"{first} + {k}") for k in range(1, count))]
             self._beside |= {last: (first, k) for k, last in enumerate(along)}
