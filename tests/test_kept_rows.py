@@ -12,7 +12,8 @@ from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
 from tests.fold_programs import fold_program
 
-KEPT = (("bf16", 50257), ("f16", 40000), ("f32", 33001))
+READ = (("softmax", "bf16", 50257), ("log_softmax", "f16", 40003), ("layer_norm", "bf16", 40000))
+DEAR = (("f32", 33001), ("f32", 50257))
 
 
 def kernel(form: str, dtype: str, rows: int, columns: int) -> KernelSource:
@@ -22,34 +23,45 @@ def kernel(form: str, dtype: str, rows: int, columns: int) -> KernelSource:
 
 
 @needs_gxx
-def test_kept_exponentials_agree_with_the_host():
-    texts = [fold_program("softmax", dtype, (2, columns), (1,)) for dtype, columns in KEPT]
+def test_kept_rows_agree_with_the_host():
+    given = [*READ, *(("softmax", *dear) for dear in DEAR[:1])]
+    texts = [fold_program(form, dtype, (2, columns), (1,)) for form, dtype, columns in given]
     plans = [hlo2graph.plan(text, target="sm_90") for text in texts]
     kernels = Kernels(plans)
     for plan in plans:
         agree_with_the_host(plan, kernels)
 
 
-@pytest.mark.parametrize(("dtype", "columns"), KEPT)
-def test_each_exponential_is_computed_once(dtype, columns):
+@pytest.mark.parametrize(("form", "dtype", "columns"), READ)
+def test_a_row_is_read_once_where_two_fit_a_multiprocessor(form, dtype, columns):
+    source = kernel(form, dtype, 4000, columns)
+    before, _, after = source.text.partition("shuffle_down")
+    assert (source.threads, source.shared_bytes) == (512, 2 * columns)
+    assert "__launch_bounds__(512, 2)" in before
+    assert "p0[" in before
+    assert "p0[" not in after
+
+
+@pytest.mark.parametrize(("dtype", "columns"), DEAR)
+def test_each_exponential_is_computed_once_where_one_row_fits(dtype, columns):
     source = kernel("softmax", dtype, 4000, columns)
     before, _, after = source.text.rpartition("__shared__")
-    assert source.shared_bytes == 4 * columns
+    assert (source.threads, source.shared_bytes) == (1024, 4 * columns)
     assert "hlo::exponential" in before
     assert "hlo::exponential" not in after
 
 
 @pytest.mark.parametrize(
-    ("form", "columns"),
+    ("form", "dtype", "columns"),
     [
-        ("softmax", 60000),  # more than a block holds
-        ("softmax", 1501),  # registers hold them
-        ("log_softmax", 50257),  # no result asks for an exponential
-        ("layer_norm", 50257),
+        ("softmax", "f32", 60000),  # more than a block holds
+        ("softmax", "bf16", 1501),  # registers hold them
+        ("log_softmax", "f32", 50257),  # no result asks for an exponential
+        ("sum", "f32", 25000),  # nothing comes back to a row
     ],
 )
-def test_nothing_else_is_kept(form, columns):
-    source = kernel(form, "bf16", 4000, columns)
+def test_nothing_else_is_kept(form, dtype, columns):
+    source = kernel(form, dtype, 4000, columns)
     assert source.shared_bytes == 0
     assert "kept[" not in source.text
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.grain import across_of
+from hlo2graph.backends.cuda.forms.local_turn import local_turn_kernel, local_turn_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
 from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
 from hlo2graph.backends.cuda.lanes import LANE, Lanes
@@ -41,6 +42,8 @@ def loop_kernel(
     leaves = signature.results
     updates = dict(_updates(computation, inplace))
     many = leaves[0].elements >= signature.device.multiprocessors * THREADS
+    if many and not updates and (local := local_turn_of(computation, signature)):
+        return local_turn_kernel(local, signature)
     if many and not updates and (across := across_of(computation, leaves)):
         turned = turned_kernel(across, computation, computations, signature)
         if turned is not None:

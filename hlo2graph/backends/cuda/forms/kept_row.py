@@ -1,7 +1,9 @@
-"""What a row that is read in rounds keeps in shared memory: dear values that its results ask for.
+"""What a row that is read in rounds keeps in shared memory, so that later rounds find it there.
 
-A softmax of a long row would else compute each exponential for its sum, and again to divide it. A
-thread keeps what it has computed, and alone comes back to it.
+Where two rows fit a multiprocessor, that is what they are made of, as it was read: while one waits
+for memory, the other computes. Where one does, it is the one dear value that the last stage and a
+result both ask for: a softmax would else compute each exponential twice. A thread comes back to
+what it has kept itself.
 """
 
 from __future__ import annotations
@@ -9,38 +11,80 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hlo2graph.backends.cuda.ctypes import compute_type
+from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.forms.fold_places import Run
 from hlo2graph.backends.cuda.forms.folding import FUNCTIONS, FoldWriter
+from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.source import Signature
-from hlo2graph.backends.cuda.team import Team
-from hlo2graph.hlo import Computation, Shape
+from hlo2graph.hlo import DTYPES, Computation, DType, Shape
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Rows
 from hlo2graph.ops.region_spaces import Size
 
 SPARE_BYTES = 4 << 10  # of a block, for what its warps fold together, and for the system
+TWO_THREADS, ONE_THREADS = 512, 1024  # of a block of two, and of one, on a multiprocessor
 
 
-def kept_value(
-    region: Rows, computation: Computation, signature: Signature, team: Team
-) -> str | None:
-    """Return the one dear value that the last stage asks for, and a result that waits for it.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An instruction whose values are kept, and as what.
 
-    If a block has one row, and keeps it.
+    `blocks` of a multiprocessor keep a row each. What `is_read` is kept by the first stage, what
+    is computed by the last one.
     """
-    room = signature.device.shared - SPARE_BYTES
-    if region.bridges or team.lanes > 1 or kept_bytes(region) > room:
+
+    name: str
+    dtype: DType
+    blocks: int
+    is_read: bool
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return TWO_THREADS if self.blocks == 2 else ONE_THREADS
+
+    def shared_bytes(self, region: Rows) -> int:
+        """Return the bytes of a row."""
+        return self.dtype.size * region.steps
+
+
+def kept_of(region: Rows, computation: Computation, signature: Signature) -> Kept | None:
+    """Return what is kept of each row, if anything that pays fits a block."""
+    count, results = region.space.shape.elements, signature.results
+    late = any(w and s.elements == count for w, s in zip(region.waits, results, strict=True))
+    if region.bridges or (not late and len(region.stages) == 1):
         return None
+    shared, read = signature.device.shared, _read(region, computation)
+    dear = _dear(region, computation) if late else None
+    if read and read.shared_bytes(region) <= shared // 2 - SPARE_BYTES:
+        return read
+    return dear if dear and dear.shared_bytes(region) <= shared - SPARE_BYTES else None
+
+
+def _read(region: Rows, computation: Computation) -> Kept | None:
+    """Return the one parameter that rows are made of."""
+    space = region.space.shape
+    full = [
+        p
+        for p in computation.parameters
+        if isinstance(p.shape, Shape) and p.shape.elements >= space.elements
+    ]
+    if len(full) != 1 or not isinstance(full[0].shape, Shape) or full[0].shape.dims != space.dims:
+        return None
+    return Kept(full[0].name, full[0].shape.dtype, 2, is_read=True)
+
+
+def _dear(region: Rows, computation: Computation) -> Kept | None:
+    """Return the one dear value that the last stage asks for, and a result that waits for it."""
     last = region.stages[-1]
     late = _asked(region, computation, [computation.root], set(last))
     both = _asked(region, computation, last, set()) & late
     dear = [name for name in both if computation[name].opcode in FUNCTIONS]
-    if len(dear) != 1 or not any(region.waits):
+    if len(dear) != 1:
         return None
     shape = computation[dear[0]].shape
     is_float = isinstance(shape, Shape) and compute_type(shape.dtype) in ("float", "hlo::f32")
-    return dear[0] if is_float else None
+    return Kept(dear[0], DTYPES["f32"], 1, is_read=False) if is_float else None
 
 
 def _asked(
@@ -59,34 +103,34 @@ def _asked(
     return found
 
 
-def kept_bytes(region: Rows) -> int:
-    """Return the bytes that keep one value of each step."""
-    return 4 * region.steps
-
-
 @dataclass(frozen=True, slots=True)
 class KeptRow:
-    """The values of the instruction `name` of all of a block's row."""
+    """Writes how a block keeps its row, and comes back to it."""
 
     fold: FoldWriter
-    name: str
+    what: Kept
 
     def declare(self) -> None:
-        """Write where they lie."""
-        self.fold.emit.line("float* const kept = (float*)hlo::dynamic_shared();")
+        """Write where values lie."""
+        kind = storage_type(self.what.dtype)
+        self.fold.emit.line(f"{kind}* const kept = ({kind}*)hlo::dynamic_shared();")
 
     def keep(self, runs: Sequence[Run], firsts: Sequence[Expr]) -> None:
-        """Keep what was computed of runs, each from a number of its own on."""
+        """Keep what was read, or computed, of runs: each from a number of its own on."""
+        emit = self.fold.emit
         for run, first in zip(runs, firsts, strict=True):
-            values = [self.fold.at(self.name, 0, place) for place in run.places]
-            for k, value in enumerate(values):
-                self.fold.emit.line(f"kept[{first} + {k}] = {value};")
+            values = [self.fold.at(self.what.name, 0, place) for place in run.places]
+            held = [emit.stored(self.what.dtype, value) for value in values]
+            for k, value in enumerate(held):
+                emit.line(f"kept[{first} + {k}] = {value};")
 
     def recall(self, runs: Sequence[Run], firsts: Sequence[Expr]) -> None:
         """Make known what was kept."""
-        emit, instr = self.fold.emit, self.fold.computation[self.name]
+        emit, instr = self.fold.emit, self.fold.computation[self.what.name]
         assert isinstance(instr.shape, Shape)
+        start = len(emit.lines)
         for run, first in zip(runs, firsts, strict=True):
             for k, place in enumerate(run.places):
-                value = emit.bind(instr.shape.dtype, f"kept[{first} + {k}]")
-                emit.assume(self.name, place.index(instr.shape.dims), (value,))
+                value = emit.read(self.what.dtype, f"kept[{first} + {k}]")
+                emit.assume(self.what.name, place.index(instr.shape.dims), (value,))
+        loads_first(emit, start)

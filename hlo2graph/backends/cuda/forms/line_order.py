@@ -15,10 +15,10 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 _DECLARED = re.compile(r" *const (?:[\w:]+|long long) (?P<name>\w+) = (?P<value>.*);$")
 _LOAD = re.compile(
     r" *const (?:(?:int|long long) (?P<index>i\d+) = .|"
-    r"[\w:]+ (?P<name>\w+) = (?:hlo::load\()?p\d)"
+    r"[\w:]+ (?P<name>\w+) = (?:hlo::load\()?(?:p\d|kept\b))"
 )
 _NARROW_LOAD = re.compile(
-    r"(?P<margin> *)const float (?P<name>\w+) = hlo::load\((?P<place>p\d+\[[^\]]*\])\);$"
+    r"(?P<margin> *)const float (?P<name>\w+) = hlo::load\((?P<place>(?:p\d+|kept)\[[^\]]*\])\);$"
 )
 _DIVIDED = re.compile(
     r"(?P<margin> *)const (?P<type>float|hlo::f32) (?P<name>\w+) = "

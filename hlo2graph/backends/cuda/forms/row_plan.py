@@ -21,7 +21,7 @@ from hlo2graph.backends.cuda.forms.folding import (
     lines_each,
     power_below,
 )
-from hlo2graph.backends.cuda.forms.kept_row import kept_value
+from hlo2graph.backends.cuda.forms.kept_row import Kept, kept_of
 from hlo2graph.backends.cuda.forms.shifted_rows import may_shift, whole_runs
 from hlo2graph.backends.cuda.forms.windows import patch_of
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
@@ -61,7 +61,7 @@ class RowPlan:
     reads_first: bool  # before the first fold, all that any stage asks for
     patch: tuple[int, int] | None = None
     is_shifted: bool = False  # rows begin anywhere in a run; see shifted_rows
-    kept: str | None = None  # what is kept of a row in shared memory; see kept_row
+    kept: Kept | None = None  # of a row in shared memory
 
 
 def plan_rows(region: Rows, signature: Signature, computation: Computation) -> RowPlan:
@@ -90,6 +90,7 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     while slices < most and not holds(slices, MOST_LINES):
         slices *= 2
     held = holds(slices, MOST_LINES_HELD)
+    kept = None if held or size > 1 else kept_of(region, computation, signature)
     if held:
         vector = _fuller(region.steps, vector, slices) if size == 1 else size
         vectors = region.steps // vector
@@ -102,13 +103,12 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         passes = len(region.stages) + any(late)
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(reads or sizes) if passes > 1 else 0
-        slices = _long_slices(region, signature, most, again)
+        slices = kept.threads if kept else _long_slices(region, signature, most, again)
         chunks = _even_chunks(vectors // slices, chunks)
     at_once = vector * chunks * len(signature.parameters) <= _most_held(slices)
     first = held and at_once and _is_resident(region, signature, slices)
     team = Team(_lanes(region, signature, slices), slices)
     patch = (height, width) if size > 1 else None
-    kept = None if held else kept_value(region, computation, signature, team)
     return RowPlan(team, vector, vectors, chunks, held, first, patch, kept=kept)
 
 
@@ -134,6 +134,7 @@ def _shifted(
     chunks = -(-(vectors + 1) // slices)
     elements = vector * chunks + 1
     held = elements * len(sizes) <= _most_held(slices) and elements * lines <= MOST_LINES_HELD
+    kept = None if held else kept_of(region, computation, signature)
     if not held:
         count = region.space.shape.elements
         late = (
@@ -142,12 +143,12 @@ def _shifted(
         passes = len(region.stages) + any(late)
         ahead = BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector
         chunks = max(1, min(*ahead, MOST_LINES // (lines * vector * passes)))
-        slices = _long_slices(region, signature, WIDEST, region.steps * sum(sizes) * (passes > 1))
+        again = region.steps * sum(sizes) * (passes > 1)
+        slices = kept.threads if kept else _long_slices(region, signature, WIDEST, again)
         chunks = _even_chunks(vectors // slices, chunks)
     if vectors < slices:
         return None
     team = Team(_lanes(region, signature, slices), slices)
-    kept = None if held else kept_value(region, computation, signature, team)
     return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True, kept=kept)
 
 

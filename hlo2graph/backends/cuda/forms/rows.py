@@ -18,7 +18,7 @@ from typing import TypeAlias
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.fold_places import Place, Run, patch_stretch, stretch_of
 from hlo2graph.backends.cuda.forms.folding import LATER, FoldWriter
-from hlo2graph.backends.cuda.forms.kept_row import KeptRow, kept_bytes
+from hlo2graph.backends.cuda.forms.kept_row import KeptRow
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.forms.shifted_rows import ShiftedRow
@@ -46,10 +46,13 @@ def rows_kernel(
     emitter.enter(computation)
     _Writer(FoldWriter(emitter, region, computation), region, plan).write()
     emitter.leave()
-    text = signature.declare(emitter.needed_lines(), plan.team.threads, wide=plan.vector > 1)
+    kept, threads = plan.kept, plan.team.threads
+    text = signature.declare(
+        emitter.needed_lines(), threads, wide=plan.vector > 1, resident=kept.blocks if kept else 0
+    )
     grid = blocks_for(region.results, plan.team.lanes)
-    shared = kept_bytes(region) if plan.kept else 0
-    return KernelSource(signature.name, text, grid, plan.team.threads, shared)
+    shared = kept.shared_bytes(region) if kept else 0
+    return KernelSource(signature.name, text, grid, threads, shared)
 
 
 class _Writer:
@@ -61,6 +64,8 @@ class _Writer:
         self._held: list[Run] = []
         self._shifted: ShiftedRow | None = None
         self._keeper = KeptRow(fold, plan.kept) if plan.kept else None
+        stages = len(region.stages)
+        self._keeps = 0 if plan.kept and plan.kept.is_read else stages - 1  # the stage that does
 
     def write(self) -> None:
         """Write all lines."""
@@ -75,14 +80,13 @@ class _Writer:
             ready = {k: len(self.region.stages) if first else 0 for k, first in ready.items()}
         for number, stage in enumerate(self.region.stages):
             early = [k for k, first in ready.items() if first == number]
-            self._stage(self.fold.reduces(stage), early, self._is_awaited(number))
+            self._stage(number, self.fold.reduces(stage), early)
         self.fold.bridge(Size.ROW, self.row)
         late = [k for k, first in ready.items() if first == len(self.region.stages)]
         if late:
             for round_ in self._rounds():
                 with round_ as (runs, firsts, _):
-                    if self._keeper:
-                        self._keeper.recall(runs, firsts)
+                    self._recall(runs, firsts, len(self.region.stages))
                     self.fold.store_runs(runs, late, self.inside)
         self._store_row()
         if self.plan.reads_first:
@@ -199,20 +203,25 @@ class _Writer:
 
     # ---- stages ---------------------------------------------------------------------------
 
-    def _stage(self, reduces: Sequence[Instruction], early: Sequence[int], awaited: bool) -> None:
+    def _recall(self, runs: Sequence[Run], firsts: Sequence[Expr], stage: int) -> None:
+        if self._keeper and stage > self._keeps:
+            self._keeper.recall(runs, firsts)
+
+    def _stage(self, number: int, reduces: Sequence[Instruction], early: Sequence[int]) -> None:
         """Fold reduces that wait for the stages before only; store what waits for none."""
         fold = self.fold
         if not self.plan.held:
             fold.begin(reduces)
         for round_ in self._rounds():
             with round_ as (runs, firsts, is_first):
+                self._recall(runs, firsts, number)
                 fold.fold_round(reduces, runs, is_first)
-                if self._keeper and reduces[-1].name in self.region.stages[-1]:
+                if self._keeper and number == self._keeps:
                     self._keeper.keep(runs, firsts)
                 fold.store_runs(runs, early, self.inside)
         held = [(reduce, fold.partial[reduce.name][0]) for reduce in reduces]
         parts = [fold.part(reduce, own) for reduce, own in held]
-        self.plan.team.combine(self.emit, parts, all_threads=awaited)
+        self.plan.team.combine(self.emit, parts, all_threads=self._is_awaited(number))
         for reduce, own in held:
             fold.settle(reduce, own, self.row)
 

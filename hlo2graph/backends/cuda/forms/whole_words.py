@@ -21,8 +21,12 @@ MOVING = frozenset({"bitcast", "copy", "reshape", "transpose"})
 def store_words(writer: TileWriter) -> None:
     """Write what a thread does for a `row` of the tile: `lane` says which word is its own."""
     emit, tile = writer.emit, writer.tile
-    number = emit.integer(f"top + row % {tile.high}")
-    below = emit.integer(f"({tile.odd_square(number)}) + row / {tile.high}")
+    turns = tile.high // tile.written_at_once if tile.high % tile.written_at_once == 0 else 0
+    within, part = f"row % {tile.high}", f"row / {tile.high}"
+    if turns:  # of which the compiler knows more than of the row
+        within, part = f"rank + turn % {turns} * {tile.written_at_once}", f"turn / {turns}"
+    number = emit.integer(f"top + {within}")
+    below = emit.integer(f"({tile.odd_square(number)}) + {part}")
     y = emit.split(below, writer.dims(writer.what.across))
     # What the last square has again is not its own to write: an argument may lie there too.
     with emit.block(f"if ({below} >= {number} * {tile.square})"):
@@ -39,12 +43,12 @@ def _store_row(writer: TileWriter, y: Index) -> None:
     start = emit.integer(f"(left + lane) * {square} - {before}")
     held = [_word(writer, words, before) for words in writer.words]
     with emit.block(f"if ({start} >= 0 && {start} <= {along - square})"):
-        word = emit.integer(f"{begin} / {sector} * {tile.sector} + left + lane")
-        first = emit.integer(f"{word} * {square}")
         if _is_moved(writer):  # bit by bit: the compiler would take it apart and put it together
             bits = 8 * square * writer.results[0].dtype.size
-            emit.line(f"*(hlo::u{bits}*)(r0 + {first}) = {held[0]};")
+            emit.line(f"*(hlo::u{bits}*)(r0 + ({begin} + {start})) = {held[0]};")
         else:
+            word = emit.integer(f"({begin} - {before}) / {square} + left + lane")
+            first = emit.integer(f"{word} * {square}")
             mark = writer.declare_lane()
             place = _place(writer, emit.integer(f"{start} + part"), y)
             emit.places.know(place, writer.results[0], emit.integer(f"{first} + part"))
