@@ -8,6 +8,7 @@ event of the whole context marks that, and who gets the memory next waits for th
 from __future__ import annotations
 
 from ctypes import c_uint, c_void_p
+from sys import is_finalizing
 from typing import Any
 
 from hlo2graph.backends.cuda.driver import Device, bound, call, cuda
@@ -39,7 +40,7 @@ class Block:
         self._blocks, self._memory, self._mark = blocks, memory, mark
 
     def __del__(self) -> None:
-        if cuda is not None:
+        if cuda is not None and not is_finalizing():
             self._blocks.take_back(self._memory, self._mark)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from sys import is_finalizing
 from typing import Any
 
 from hlo2graph.backends.cuda import builtin
@@ -48,7 +49,7 @@ class Functions:
         return function
 
     def __del__(self) -> None:
-        if cuda is not None:
+        if cuda is not None and not is_finalizing():
             for module in self._modules:
                 cuda.cuModuleUnload(module)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_void_p
+from sys import is_finalizing
 from typing import Any
 
 from hlo2graph.backends.cuda.driver import Bound, Device, bound, call, cuda, explain
@@ -88,7 +89,7 @@ class GraphExec:
         return bound("cuGraphLaunch", exec_, c_void_p(int(stream)), place=place)
 
     def __del__(self) -> None:
-        if cuda is not None:
+        if cuda is not None and not is_finalizing():
             if self.handle is not None:
                 cuda.cuGraphExecDestroy(self.handle)
             if self.graph is not None:

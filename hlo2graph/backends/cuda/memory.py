@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from sys import is_finalizing
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class DeviceMemory:
         self.address = int(call_with_room(cuda.cuMemAlloc, self.size, doing=doing))
 
     def __del__(self) -> None:
-        if self.address and cuda is not None:
+        if self.address and cuda is not None and not is_finalizing():
             (status,) = cuda.cuMemFree(self.address)
             if status == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT:
                 cuda.cuCtxSetCurrent(self._context)
@@ -88,7 +89,7 @@ class Stream:
         call(cuda.cuStreamWaitEvent, self.handle, event.handle, 0)
 
     def __del__(self) -> None:
-        if self.handle is not None and cuda is not None:
+        if self.handle is not None and cuda is not None and not is_finalizing():
             cuda.cuStreamSynchronize(self.handle)
             cuda.cuStreamDestroy(self.handle)
 
@@ -135,7 +136,7 @@ class Event:
         return float(call(cuda.cuEventElapsedTime, earlier.handle, self.handle)) * 1e-3
 
     def __del__(self) -> None:
-        if self.handle is not None and cuda is not None:
+        if self.handle is not None and cuda is not None and not is_finalizing():
             cuda.cuEventDestroy(self.handle)
 
 
@@ -157,7 +158,7 @@ class PinnedWord:
         return self._host
 
     def __del__(self) -> None:
-        if self._host and cuda is not None:
+        if self._host and cuda is not None and not is_finalizing():
             cuda.cuMemFreeHost(self._host)
 
 

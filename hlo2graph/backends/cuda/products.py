@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import is_finalizing
 from typing import Any
 
 from hlo2graph.backends.cuda.blas import INSTALL, BlasPlan, library
@@ -69,5 +70,5 @@ class CapturedGraph:
             cuda.cuStreamDestroy(stream)
 
     def __del__(self) -> None:
-        if cuda is not None and self.handle is not None:
+        if cuda is not None and not is_finalizing() and self.handle is not None:
             cuda.cuGraphDestroy(self.handle)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from sys import is_finalizing
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
@@ -89,7 +90,7 @@ class SharedArena:
         self.size += size
 
     def __del__(self) -> None:
-        if cuda is not None and self.address:
+        if cuda is not None and not is_finalizing() and self.address:
             if isinstance(self._last, CallersStream):
                 cuda.cuEventSynchronize(self._ran.handle)
             elif self._last is not None:
