@@ -19,7 +19,7 @@ from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops.device import Expr
 
-THREADS = 512
+THREADS = 256
 WORD = 8  # bytes that are read at once
 LARGEST = 2  # bytes of an element: of wider ones rows are wide enough by themselves
 SPARE_BYTES = 2 << 10  # of a block, for the words around its stretches, and for the system
