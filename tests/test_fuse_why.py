@@ -5,7 +5,8 @@ import json
 import pytest
 
 from hlo2graph.passes.fusion.fuse import fuse
-from hlo2graph.pipeline import PASSES, why
+from hlo2graph.passes.order import PASSES
+from hlo2graph.pipeline import why
 from tests.conftest import SAMPLES
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"

@@ -19,7 +19,7 @@ from hlo2graph.passes.loops.guard_rounds import (
     guard_rounds,
 )
 from hlo2graph.passes.loops.small import MOST_ELEMENTS
-from hlo2graph.pipeline import PASSES
+from hlo2graph.passes.order import PASSES
 from hlo2graph.program.thunks import While
 
 PASSES_BEFORE = PASSES["default"][: PASSES["default"].index(guard_rounds)]

@@ -22,8 +22,8 @@ from hlo2graph.ops.scalar_region import in_any_order
 from hlo2graph.passes.fusion.body import Body
 from hlo2graph.passes.fusion.facts import facts_of
 from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
+from hlo2graph.passes.order import PASSES
 from hlo2graph.passes.round_compared import round_compared
-from hlo2graph.pipeline import PASSES
 from tests.emulation import EmulatedExecutable, Kernels
 
 THREAD_FOLDS = 32  # steps from which threads fold together
