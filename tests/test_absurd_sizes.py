@@ -58,3 +58,13 @@ def test_groups_of_no_device_are_refused() -> None:
     text = "x = f32[4] parameter(0) ROOT r = f32[4] all-to-all(x), dimensions={0}, "
     with pytest.raises(VerifyError, match="has an empty group"):
         h2g.parse(module(text + "replica_groups=[2,0]<=[2]"))
+
+
+@pytest.mark.parametrize("fuse", ["none", "default"])
+def test_a_system_of_any_size_is_planned_at_once(fuse: str) -> None:
+    text = module(
+        f"a = f32[{2**31},{2**31}] parameter(0) b = f32[{2**31},3] parameter(1) "
+        f"ROOT r = f32[{2**31},3] triangular-solve(a, b), left_side=true, lower=true, "
+        "transpose_a=NO_TRANSPOSE"
+    )
+    assert len(h2g.plan(text, target="sm_90", fuse=fuse).body.thunks) == 1

@@ -33,6 +33,7 @@ from hlo2graph.passes.large.triangles import BELOW, conjugate, less, real_part, 
 from hlo2graph.passes.redraft import redraft
 
 MOST_PANELS = 32
+MOST_BLOCKS = 512  # along a side; what has more fills a device's memory, and a module with steps
 
 
 def split_factors(module: Module) -> Module:
@@ -59,7 +60,7 @@ def _split(opcode: str, draft: Draft) -> Computation:
 
 def _is_large(shape: Shape) -> bool:
     block = largest_block(shape.dtype)
-    return bool(shape.elements) and block > 0 and shape.dims[-1] > block
+    return bool(shape.elements) and block > 0 and block < shape.dims[-1] <= MOST_BLOCKS * block
 
 
 def _factors_lower(instr: Instruction) -> bool:
