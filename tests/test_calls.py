@@ -286,6 +286,22 @@ def test_results_of_donated_arrays_keep_them_alive(fake):
     assert np.array_equal(np.asarray(a), S + S)
 
 
+@pytest.mark.parametrize("strategy", ["copy", "update", "table"])
+def test_a_state_that_is_handed_on_keeps_nothing_else_alive(fake, strategy):
+    _, exe = fake(DONATED, pointers=strategy)
+    state, gone = put(S), []
+    for _ in range(40):
+        batch = put(S)
+        gone.append(weakref.ref(batch))
+        state, _ = exe.run([state, batch, put(S)], donate=True)
+    exe.synchronize()
+    exe(S, S, S)
+    del batch
+    gc.collect()
+    assert sum(ref() is not None for ref in gone) <= 2
+    assert np.array_equal(np.asarray(state), 41 * S)
+
+
 def test_arguments_live_until_the_call_has_run(fake):
     found, exe = fake(DIAMOND, pointers="update")
     found.cuEventQuery = lambda _: (real.CUresult.CUDA_ERROR_NOT_READY,)

@@ -187,10 +187,15 @@ class Outputs:
                 found.append(array)
             elif at == own[position].address:
                 found.append(own[position])
-            else:  # the argument that was donated for it
-                leaf = self._plan.outputs[position]
-                found.append(DeviceArray(at, leaf.shape, self._device, self._stream, args))
+            else:  # in an argument that was donated for it
+                leaf, home = self._plan.outputs[position], _home(args[route.inputs.index(at)])
+                found.append(DeviceArray(at, leaf.shape, self._device, self._stream, home))
         return tuple(found)
+
+
+def _home(arg: object) -> object:
+    """Return what keeps an argument's memory alive, and not what it was made from."""
+    return arg.home if type(arg) is DeviceArray else arg
 
 
 def in_order(args: object) -> tuple[object, ...]:

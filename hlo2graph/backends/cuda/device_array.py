@@ -31,8 +31,8 @@ class DeviceArray:
     passes: ClassVar[int] = 0
 
     __slots__ = (
-        *("__weakref__", "_device", "_home"),
-        *("address", "dtype", "layout", "shape", "stream", "strides"),
+        *("__weakref__", "_device"),
+        *("address", "dtype", "home", "layout", "shape", "stream", "strides"),
     )
 
     def __init__(
@@ -45,12 +45,12 @@ class DeviceArray:
         self.layout = layout
         self._device = device
         self.stream = stream
-        self._home = home  # keeps the memory alive
+        self.home = home  # keeps the memory alive
 
     def at(self, address: int, home: object) -> DeviceArray:
         """Return an array like this one elsewhere, in memory that `home` keeps alive."""
         other = object.__new__(DeviceArray)
-        other.address, other._home = address, home
+        other.address, other.home = address, home
         other.dtype, other.layout, other.shape = self.dtype, self.layout, self.shape
         other.strides, other.stream, other._device = self.strides, self.stream, self._device
         return other
