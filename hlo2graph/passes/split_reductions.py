@@ -43,6 +43,7 @@ PARTS = 1056  # at most, so that all run at once: eight a multiprocessor of a la
 PART_BYTES = 32 << 10  # of a part, at least
 ROW_BYTES = 8 << 10  # the same of rows: what is made in the same kernel has no more blocks
 ACCESS_BYTES = 16  # that a thread reads at once: parts of rows begin at a multiple
+FEWEST_WIDE = 128  # below which a part has too few to be folded by several threads
 LYING = frozenset(  # what is in memory, or holds one element, when the reduce begins
     {"parameter", "constant", "get-tuple-element", "dot", "convolution", "fusion", "custom-call"}
 )
@@ -110,7 +111,8 @@ def _beside(draft: Draft, instr: Instruction, shape: Shape) -> int:
     row = prod(shape.dims[len(reduced) :]) * shape.dtype.size
     if row == shape.dtype.size or not _lies_flat(draft, instr.operands[0]):
         return 1
-    return ACCESS_BYTES // gcd(row, ACCESS_BYTES)
+    beside = ACCESS_BYTES // gcd(row, ACCESS_BYTES)
+    return beside if prod(shape.dims[: len(reduced)]) >= FEWEST_WIDE * beside else 1
 
 
 def _lies_flat(draft: Draft, name: str) -> bool:

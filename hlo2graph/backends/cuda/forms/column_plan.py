@@ -71,4 +71,11 @@ def plan_columns(
     slices = max(slices, FEWEST_SLICES)
     while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:
         slices //= 2
-    return ColumnPlan(vector, lanes, slices, min(ahead, region.steps // slices))
+    return ColumnPlan(vector, lanes, slices, _evenly(region.steps, slices, ahead))
+
+
+def _evenly(steps: int, slices: int, most: int) -> int:
+    """Return how many steps a thread takes at once, so that its last turn is about a whole one."""
+    ahead = max(1, min(most, steps // slices))
+    turns = -(-steps // (slices * ahead))
+    return -(-steps // (slices * turns))
