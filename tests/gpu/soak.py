@@ -6,9 +6,8 @@
 The strategies take turns, some calls each, so that all of them are there at any time. Each result
 is held, bit for bit, against the host's, and arguments against what was written there. Device
 memory is read after a tenth of the calls and after all. Exits with 1 where it grew, where a result
-was another, or where the time was up before all calls were made. With --any-memory it may grow, for
-tools that keep what is freed: under memcheck it grows by the blocks that calls with new memory, and
-those alone, free (102 KB each, of three blocks of 32 KB; none without the tool).
+was another, or where the time was up before all calls were made. With --any-memory it may grow:
+under memcheck arrays that calls brought live on (tests/bench/NOTES.md), without a tool none does.
 """
 
 from __future__ import annotations

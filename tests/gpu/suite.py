@@ -172,10 +172,6 @@ def soak(given: argparse.Namespace) -> int:
     if (program := sanitizer()) is None:
         return bad
     memcheck = under(program, "memcheck")
-    # Of what is freed memcheck keeps some, so the soak under it is judged by its results alone.
-    bare = [*memcheck, sys.executable, "-m", "tests.gpu.freed_memory"]
-    done = subprocess.run(bare, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    print(f"under memcheck, without hlo2graph:\n{done.stdout}{done.stderr}")
     return bad + long_run(given, "soak_memcheck", memcheck, ["--any-memory"])
 
 
