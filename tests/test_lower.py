@@ -311,3 +311,18 @@ def test_asynchronous_operations_are_done_at_their_start():
     assert [type(t) for t in program.body.thunks] == [Copy, Kernel, Collective, Collective]
     assert opcodes(program, "wrapped_all_gather") == ["parameter", "all-gather"]
     assert "add" in program.computations
+
+
+def test_a_receive_is_handed_on_whole():
+    program = lowered(
+        """t = token[] after-all()
+        r = (f32[4], u32[], token[]) recv(t), channel_id=1
+        b = (f32[4], u32[], token[]) opt-barrier(r)
+        n = u32[] get-tuple-element(b), index=1
+        d = (f32[4], token[]) recv-done(b), channel_id=1
+        y = f32[4] get-tuple-element(d), index=0
+        ROOT o = (f32[4], u32[]) tuple(y, n)"""
+    )
+    received, *_ = program.body.thunks
+    assert isinstance(received, Collective)
+    assert program.body.results == received.writes

@@ -274,10 +274,10 @@ def _zero_fills(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
     return results
 
 
-def _receive(builder: Builder, frame: Frame, instr: Instruction) -> Leaves:
-    """Send or receive; `done` gives the data received, if any, and the token."""
-    *data, _, token = _collective(builder, frame, instr)
-    return (*data, token) if instr.opcode == "recv" else (token,)
+def _communicated(_: Builder, frame: Frame, instr: Instruction) -> Leaves:
+    """End a send or receive, which holds its data, a number and a token."""
+    *data, _number, token = frame.env[instr.operands[0]]
+    return (*data, token) if instr.opcode == "recv-done" else (token,)
 
 
 def _wrap(builder: Builder, frame: Frame, instr: Instruction) -> tuple[str, tuple[Value, ...]]:
@@ -314,9 +314,9 @@ _RULES: dict[str, Rule] = {
     "get-tuple-element": _element,
     "opt-barrier": _same,
     "parameter": _parameter,
-    "recv": _receive,
+    "recv-done": _communicated,
     "reshape": _view,
-    "send": _receive,
+    "send-done": _communicated,
     "transpose": _view,
     "tuple": _tuple,
 }
