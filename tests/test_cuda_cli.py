@@ -90,7 +90,10 @@ def test_doctor_says_what_is_missing(cli, monkeypatch):
     assert "missing  no libcuda.so.1" in out
     assert "-> install one" in out
     assert "Programs run on the host here" in out
-    assert "nothing but `run --backend cuda`, `pointers` and `dot --driver`." in out
+    assert (
+        "nothing but `run --backend cuda`, `pointers`, `dot --driver` and compiled plans for one."
+        in out
+    )
 
 
 def test_doctor_fails_for_what_is_broken(cli, monkeypatch):

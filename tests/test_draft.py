@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rewriting import module_of
 
-from hlo2graph.passes import draft as drafts
+from hlo2graph.hlo import Instruction
 from hlo2graph.passes.draft import Draft
 
 
@@ -55,8 +55,10 @@ def test_a_reader_of_many_values_is_written_once(monkeypatch):
     types, names = ", ".join(["f32[]"] * count), ", ".join(f"a{k}" for k in range(count))
     draft = draft_of("\n".join(["x = f32[] parameter(0)", *lines, f"t = ({types}) tuple({names})"]))
     written = []
-    replace = drafts.replace
-    monkeypatch.setattr(drafts, "replace", lambda i, **to: written.append(i) or replace(i, **to))
+    reading = Instruction.reading
+    monkeypatch.setattr(
+        Instruction, "reading", lambda i, operands: written.append(i) or reading(i, operands)
+    )
     for k in range(1, count):
         draft.redirect(f"a{k}", "a0")
     assert draft["t"].operands == ("a0",) * count

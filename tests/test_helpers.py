@@ -109,6 +109,7 @@ def test_wait_however_long_others_wait_at_sockets(library, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of threads
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning")  # JAX's, where another test loaded it
 def test_a_forked_process_has_none_of_them(helpers):
     child = os.fork()
     if child == 0:
@@ -119,6 +120,7 @@ def test_a_forked_process_has_none_of_them(helpers):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of threads
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning")  # JAX's, where another test loaded it
 def test_a_process_forked_while_one_compiles_leaves_that_alone(helpers):
     with ThreadPoolExecutor(1) as pool:
         for _ in range(3):

@@ -10,7 +10,7 @@ from xla import run_xla
 
 import hlo2graph
 from hlo2graph.backends.cuda.support import check_support
-from hlo2graph.errors import ParseError, UnsupportedError, VerifyError
+from hlo2graph.errors import ParseError, VerifyError
 from hlo2graph.frontend import parse, verify
 from hlo2graph.passes.expand_scans import expand_scans
 from tests.emulation import EmulatedExecutable, Kernels
@@ -141,7 +141,8 @@ def test_scans_run_as_kernels_in_a_loop(call: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-def test_a_scan_inside_a_kernel_is_refused_on_the_device_by_name() -> None:
+@needs_gxx
+def test_a_scan_inside_a_fusion_becomes_a_loop_on_the_device() -> None:
     text = BODIES.replace(
         "ENTRY",
         """fused {
@@ -154,8 +155,9 @@ ENTRY""",
     given = arguments()
     want = run_host(text, given)
     np.testing.assert_array_equal(hlo2graph.compile(text, backend="host")(*given), want)
-    with pytest.raises(UnsupportedError, match="scan: becomes a loop"):
-        check_support(hlo2graph.plan(text, target="sm_90"))
+    plan = hlo2graph.plan(text, target="sm_90")
+    check_support(plan)
+    np.testing.assert_array_equal(EmulatedExecutable(plan, Kernels([plan]))(*given), want)
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG.items(), ids=WRONG)

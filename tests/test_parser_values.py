@@ -198,3 +198,20 @@ ENTRY e { x = f32[] parameter(0), metadata={op_name="jit(f)/\\"x\\"" stack_frame
     assert source_line("", '{source_file="a.py" source_line=7}') == "a.py:7"
     assert source_line("", "{}") is None
     assert op_name("{}") is None
+
+
+@pytest.mark.parametrize("dtype", ["c64", "c128"])
+def test_complex_numbers_are_read_as_pairs(dtype):
+    literal = "{{(1, -2e-1), (3,4)}, {(inf,0), (5 , 6)}}"
+    found = constant(f"{dtype}[2,2]", literal).array
+    want = [[1 - 0.2j, 3 + 4j], [complex(np.inf, 0), 5 + 6j]]
+    assert found.dtype == {"c64": np.complex64, "c128": np.complex128}[dtype]
+    np.testing.assert_array_equal(found, np.array(want, found.dtype))
+
+
+@pytest.mark.parametrize(
+    "body", ["{{1,2},{3,4}}", "({1,2},(3,4)}", "{(1 2),(3,4)}", "{(1,2,3),(4)}"]
+)
+def test_what_is_no_pair_is_refused(body):
+    with pytest.raises(HloError):
+        constant("c64[2]", body)

@@ -181,5 +181,5 @@ def test_brackets_of_a_config_need_not_match():
 
 def test_a_config_of_several_lines_is_read_back():
     plan = hlo2graph.plan(ODD_CONFIG.replace('{"a":1]"b":[{}}', "{{{[\n}}}"))
-    assert "{{{[ }}}" in format_plan(plan)
+    assert "{{{[\n}}}" in format_plan(plan)
     assert parse_plan(format_plan(plan)) == plan

@@ -1,7 +1,7 @@
 """Reads the literal of a constant: `1`, `{{1, 2}, {3, 4}}`, `( 1, {true} )`, `{...}`.
 
-An array of plain numbers is converted whole. What is left (complex numbers, NaNs with a payload,
-commas too many, faults) goes element by element through `elements.walk`.
+An array of plain numbers, or of pairs of such, is converted whole. What is left (NaNs with a
+payload, commas too many, faults) goes element by element through `elements.walk`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ import numpy as np
 from hlo2graph.frontend.elements import walk
 from hlo2graph.frontend.scan import Fault, blank_comments, closing, skip_blank
 from hlo2graph.frontend.shapes import DEEPEST, ShapeReader
-from hlo2graph.hlo import UNBOUNDED, AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
+from hlo2graph.hlo import DTYPES, UNBOUNDED, AnyLiteral, AnyShape, Kind, Literal, Shape, TupleShape
 from hlo2graph.ops.spec import Array
 
 _ELIDED = re.compile(r"\{\s*\.\.\.\s*\}")
 _NUMERALS = dict.fromkeys(map(ord, "0123456789.eE+-, \t\r\n{}infa"))
 _INTEGERS = dict.fromkeys(map(ord, "0123456789-, \t\r\n{}"))
 _BLANKS = dict.fromkeys(map(ord, " \t\r\n{}"))
-_SKELETON = {code: None for code in range(128) if chr(code) not in "{},"}
-_BLANK_BRACES = str.maketrans("{}", "  ")
+_SKELETON = {code: None for code in range(128) if chr(code) not in "{}(),"}
+_BLANK_BRACKETS = str.maketrans("{}()", "    ")
+_PAIR = "(,)"  # what is left of a complex number without its digits
 _LARGEST_ZEROS = 1 << 32  # bytes of an array given by its first element alone
 _WRAPPED = 2.0**63  # whole numbers from here on are not what they look like
+_PARTS = {"c64": DTYPES["f32"], "c128": DTYPES["f64"]}
 _EXACT_NANS = ("f16", "bf16", "f32", "f64")
 
 
@@ -129,8 +131,10 @@ def _array(text: str, start: int, end: int, shape: Shape) -> Array | None:
         return _first_only(text, start, end, shape)
     body = text[start:end]
     flat = None
-    if _has_shape(body, shape.dims):
-        flat = _numbers(body.translate(_BLANK_BRACES), shape)
+    if shape.dtype.is_complex:
+        flat = _pairs(body, shape)
+    elif _has_shape(body, shape.dims):
+        flat = _numbers(body.translate(_BLANK_BRACKETS), shape)
     if flat is None:
         flat = walk(text, start, end, shape)
     return None if flat is None else flat.reshape(shape.dims)
@@ -145,17 +149,26 @@ def _first_only(text: str, start: int, end: int, shape: Shape) -> Array:
     return array
 
 
-def _has_shape(body: str, dims: tuple[int, ...]) -> bool:
-    """The braces and commas of `body` are just those of an array of `dims`."""
-    if "(" in body or not body.isascii():
+def _pairs(body: str, shape: Shape) -> Array | None:
+    """Convert complex numbers, each a pair in parentheses; None where one needs a closer look."""
+    if not shape.elements or not _has_shape(body, shape.dims, _PAIR):
+        return None
+    parts = replace(shape, dtype=_PARTS[shape.dtype.name], dims=(*shape.dims, 2), layout=None)
+    numbers = _numbers(body.translate(_BLANK_BRACKETS), parts)
+    return None if numbers is None else numbers.view(shape.dtype.numpy)
+
+
+def _has_shape(body: str, dims: tuple[int, ...], element: str = "") -> bool:
+    """The brackets and commas of `body` are just those of an array of `dims`, of such elements."""
+    if not body.isascii():
         return False
     skeleton = body.translate(_SKELETON)
-    length = 0
+    length = len(element)
     for size in reversed(dims):
         length = 2 + size * length + max(0, size - 1)
     if len(skeleton) != length:
         return False
-    expected = ""
+    expected = element
     for size in reversed(dims):
         expected = "{" + ",".join([expected] * size) + "}"
     return skeleton == expected

@@ -7,8 +7,10 @@ import re
 from hlo2graph.errors import Note, ParseError, Source, Span
 
 _BLANK = re.compile(r"(?>[ \t\r\n]++|//[^\r\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)*+")
+_INSIDE = r"[^()\[\]{}\"'/]"
 _PART = re.compile(
-    r"""[^()\[\]{}"'/]++|(?P<string>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
+    rf"""(?>{_INSIDE}++|\({_INSIDE}*+\)|\[{_INSIDE}*+\]|\{{{_INSIDE}*+\}})++"""
+    r"""|(?P<string>"(?>[^"\\]++|\\.)*+"|'(?>[^'\\]++|\\.)*+')"""
     r"""|(?P<comment>//[^\r\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/)|(?P<mark>.)""",
     re.DOTALL,
 )
@@ -62,8 +64,8 @@ def closing(text: str, at: int, end: int) -> int:
     Raises:
         Fault: it is never closed, or another bracket closes first.
     """
-    opened: list[int] = []
-    for part in _PART.finditer(text, at, end):
+    opened = [at]
+    for part in _PART.finditer(text, at + 1, end):
         mark = part["mark"]
         if mark is None:
             continue

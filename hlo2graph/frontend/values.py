@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from math import isinf
 
@@ -24,7 +23,6 @@ from hlo2graph.hlo import (
     WindowDim,
 )
 
-_BREAK = re.compile(r"[\r\n]")
 _LARGEST_F32 = 3.4028234663852886e38
 
 
@@ -40,7 +38,7 @@ def read_value(name: str, text: str, shapes: ShapeReader) -> Attribute:
         return Raw(text)
     if kind is AttrKind.RAW or (name == "slice_sizes" and _is_list_of_lists(text)):
         check_raw(name, text)
-        return Raw(text if "//" in text else _BREAK.sub(" ", text))  # an instruction is a line
+        return Raw(text)
     if kind is AttrKind.SHAPE:
         return shapes(text)
     if kind is AttrKind.SHAPES:

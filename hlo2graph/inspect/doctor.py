@@ -79,7 +79,7 @@ def doctor_text(findings: tuple[Finding, ...]) -> str:
         "Programs run on the GPU here."
         if cuda.state == OK
         else "Programs run on the host here; a GPU is needed by nothing but `run --backend cuda`, "
-        "`pointers` and `dot --driver`."
+        "`pointers`, `dot --driver` and compiled plans for one."
     )
     return "\n".join(lines)
 

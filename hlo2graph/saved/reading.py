@@ -115,8 +115,8 @@ class Saved:
         except BackendError as error:
             kernels = f"kernels for {', '.join(self.arches)}" if self.arches else "no kernels yet"
             raise BackendError(
-                f"{self.filename} is a plan for {self.plan.target} with {kernels}; on the backend "
-                f"host it runs with NumPy. {error}"
+                f"{self.filename} is a plan for {self.plan.target} with {kernels}, and {error}; "
+                "with --backend host it runs here, with NumPy"
             ) from error
 
     def _on_cuda(self, elided: str | None, choices: Choices) -> CudaExecutable:

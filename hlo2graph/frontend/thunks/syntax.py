@@ -35,7 +35,7 @@ _OPENING = re.compile(
 _SIGNATURE = re.compile(
     r"//[^\n]*+|/\*(?>[^*]++|\*(?!/))*+\*/|\]\{[\d,\s]*(?::[^{}]*)?\}|(?P<body>\{)"
 )
-_LAST_LINE = "\n}"  # of a computation, as it is printed
+_LAST_LINE = re.compile(r"\n\}(?![^\s,])")  # of a computation, as it is printed
 _TRAILING = re.compile(r'(?:\s*,\s*\w+=(?:"(?>[^"\\\n]++|\\.)*+"|[^\s,"]++))*+')  # execution_thread
 _SHOWN = {
     "ATTRIBUTE": "an attribute (key=value)",
@@ -90,9 +90,10 @@ def _without_computations(source: Source) -> tuple[str, list[tuple[int, int]]]:
         try:
             end = closing(text, body, len(text))
         except Fault as fault:  # a backend_config may have brackets that do not match
-            end = text.find(_LAST_LINE, body) + len(_LAST_LINE)
-            if end < len(_LAST_LINE):
+            last = _LAST_LINE.search(text, body)
+            if last is None:
                 raise fault.located(source, 0) from None
+            end = last.end()
         trailing = _TRAILING.match(text, end)
         assert trailing, "it matches nothing too"
         end = trailing.end()
