@@ -239,7 +239,7 @@ def test_kernels_of_another_version(fake, path, without_nvrtc, monkeypatch):
 
 def test_where_there_is_no_gpu_it_says_what_is_missing(path, without_nvrtc):
     h2g.save(h2g.plan(DIAMOND, target="sm_90"), path)
-    with pytest.raises(BackendError, match=r"plan for sm_90 with kernels for sm_90, and .*--backend host"):
+    with pytest.raises(BackendError, match=r"kernels for sm_90, and .*--backend host"):
         h2g.load(path)
     assert same_bits(h2g.load(path, "host")(X), h2g.compile(DIAMOND, "host", fuse="default")(X))
 
