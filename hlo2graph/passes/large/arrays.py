@@ -88,9 +88,17 @@ class Arrays:
         """Return `name` with zeros behind it along `dim`, up to `size`."""
         shape = self.shape(name)
         zero = self.filled(Shape(shape.dtype), 0)
+        return self.padded(name, dim, PaddingDim(0, size - shape.dims[dim]), zero)
+
+    def padded(self, name: str, dim: int, edges: PaddingDim, value: str) -> str:
+        """Return `name` with elements `value` around it along `dim`, or fewer of its own."""
+        if edges == PaddingDim(0, 0):
+            return name
+        shape = self.shape(name)
         padding = [PaddingDim(0, 0) for _ in shape.dims]
-        padding[dim] = PaddingDim(0, size - shape.dims[dim])
-        return self.add("pad", resized(shape, dim, size), (name, zero), padding=tuple(padding))
+        padding[dim] = edges
+        size = shape.dims[dim] + edges.low + edges.high
+        return self.add("pad", resized(shape, dim, size), (name, value), padding=tuple(padding))
 
     def parted(self, name: str, dim: int, parts: int) -> str:
         """Return a view with `dim` as two dimensions, the first one of `parts`."""

@@ -7,8 +7,6 @@ lies before its part.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from hlo2graph.hlo import (
@@ -24,7 +22,7 @@ from hlo2graph.ops.cumulative import cumulative, is_backwards, scanned_dim
 from hlo2graph.ops.folding import neutral_of
 from hlo2graph.ops.scalar_region import COMMUTATIVE, binary_reducer
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.large.arrays import Arrays, resized
+from hlo2graph.passes.large.arrays import Arrays
 from hlo2graph.passes.redraft import redraft
 
 PART = 2048  # elements of a part: what a block accumulates at once
@@ -57,16 +55,15 @@ def _split(draft: Draft, instr: Instruction, opcode: str) -> None:
         return
     to, backwards = Arrays(draft, instr), is_backwards(instr, along)
     neutral = draft.add(instr, "constant", Shape(shape.dtype), payload=_neutral(opcode, shape))
-    whole = _padded(to, name, along, (0, parts * PART - length), neutral)
+    whole = to.padded(name, along, PaddingDim(0, parts * PART - length), neutral)
     local = _accumulated(to, to.parted(whole, along, parts), along + 1, neutral, backwards)
     end = 0 if backwards else PART - 1
     totals = to.cut(local, along + 1, end, end + 1)
     before = _accumulated(to, totals, along, init, backwards)
-    shift = (-1, 1) if backwards else (1, -1)
-    before = _padded(to, before, along, shift, init)
-    flat = replace(to.shape(before), dims=_without(to.shape(before).dims, along + 1), layout=None)
+    shift = PaddingDim(-1, 1) if backwards else PaddingDim(1, -1)
+    before = to.merged(to.padded(before, along, shift, init), along)
     kept = [d for d in range(shape.rank + 1) if d != along + 1]
-    spread = to.broadcast(to.add("reshape", flat, (before,)), to.shape(local), kept)
+    spread = to.broadcast(before, to.shape(local), kept)
     found = to.merged(to.apply(opcode, spread, local), along)
     to.end(to.cut(found, along, 0, length))
 
@@ -80,18 +77,3 @@ def _accumulated(to: Arrays, name: str, along: int, init: str, backwards: bool) 
     window = cumulative(shape.rank, along, shape.dims[along], backwards=backwards)
     region = to.like.attrs["to_apply"]
     return to.add("reduce-window", shape, (name, init), window=Window(window), to_apply=region)
-
-
-def _padded(to: Arrays, name: str, dim: int, edges: tuple[int, int], value: str) -> str:
-    """Return `name` with so many of `value` before and behind it along `dim`; fewer if negative."""
-    if edges == (0, 0):
-        return name
-    shape = to.shape(name)
-    padding = [PaddingDim(0, 0) for _ in shape.dims]
-    padding[dim] = PaddingDim(*edges)
-    size = shape.dims[dim] + sum(edges)
-    return to.add("pad", resized(shape, dim, size), (name, value), padding=tuple(padding))
-
-
-def _without(dims: tuple[int, ...], dim: int) -> tuple[int, ...]:
-    return (*dims[:dim], *dims[dim + 1 :])
