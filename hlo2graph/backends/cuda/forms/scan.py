@@ -16,11 +16,11 @@ from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.cumulative import is_backwards, scanned_dim
 from hlo2graph.ops.device import Expr, Index
 
-WARP = 32
 MOST_THREADS = 512
 ALONE = 256  # threads of a block whose threads take a row each
 TOGETHER = 4  # elements of a thread in a row of a block

@@ -14,11 +14,11 @@ from math import prod
 
 from hlo2graph.backends.cuda.forms.updates import Updates
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
-WARP = 32
 MOST_EACH = 4  # elements of a row that a thread makes at once
 MANY_ROWS = 2112  # from which on a warp each fills the device
 MANY = 16  # updates of an element, on average, from which on a warp folds them

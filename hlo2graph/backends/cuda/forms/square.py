@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr
 
-WARP = 32
 MOST_AT_ONCE = 20  # elements that a thread loads before it stores one
 _BLOCK, _SMALL_BLOCK = 32, 16  # what the rows are padded to
 GAP_BYTES, _HALF = 16, 8  # at the end of a row; elements of more bytes have smaller blocks

@@ -22,11 +22,11 @@ from hlo2graph.backends.cuda.forms.results import store_of
 from hlo2graph.backends.cuda.forms.staged_operand import CHUNK, FOUR, Operand
 from hlo2graph.backends.cuda.forms.staged_reader import Reader, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 
-WARP = 32
 SPAN = 32  # columns, and at least as many rows, that a warp computes: a thread has one of eight
 MOST_SPAN = 64  # rows that a warp computes where there are tiles enough
 MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
