@@ -14,7 +14,8 @@ totals and all, is left whole. The first step is given PARTS blocks, or fewer of
 of ROW_BYTES, cut along the most major dimension that gives as many.
 
 Rows of columns that end within an access take a quarter longer to read, at least. So as many side
-by side as end with one are folded as one row; the second step brings them together.
+by side as end with one are folded as one row, where there are FEWEST_WIDE such rows at least; the
+second step brings them together.
 """
 
 from __future__ import annotations
