@@ -7,13 +7,10 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.program.device_figures import DeviceFigures
-from tests.emulation import EmulatedExecutable, Kernels
-
-FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
+from tests.emulation import EmulatedExecutable
+from tests.emulation.plans import planned
 
 
 def module(*lines: str) -> str:
@@ -100,11 +97,8 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def plans():
-    patch = pytest.MonkeyPatch()
-    patch.setattr(kernels_module, "figures_for", lambda _: FLAT)
-    found = {n: hlo2graph.plan(t, target="sm_90") for n, t in PROGRAMS.items()}
-    yield found, Kernels(list(found.values()))
-    patch.undo()
+    with planned(PROGRAMS) as found:
+        yield found
 
 
 def drawn(dtype: np.dtype, dims: tuple[int, ...], seed: int) -> np.ndarray:

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from needs import needs_gxx
 
-import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.program.device_figures import DeviceFigures
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import EmulatedExecutable
+from tests.emulation.plans import planned
 
-FLAT = DeviceFigures(0, 0, 0, 227 << 10)
+FIGURES = DeviceFigures(0, 0, 0, 227 << 10)
 
 
 def turned(dtype: str, dims: tuple[int, ...], order: tuple[int, ...]) -> str:
@@ -45,12 +44,8 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def plans():
-    patch = pytest.MonkeyPatch()
-    patch.setattr(kernels_module, "figures_for", lambda _: FLAT)
-    texts = LOCAL | OTHERS
-    found = {name: hlo2graph.plan(text, target="sm_90") for name, text in texts.items()}
-    yield found, Kernels([found[name] for name in LOCAL])
-    patch.undo()
+    with planned(LOCAL | OTHERS, FIGURES, LOCAL) as found:
+        yield found
 
 
 @needs_gxx

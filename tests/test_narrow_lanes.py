@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 from needs import needs_gxx
 
-import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.program.device_figures import DeviceFigures
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import EmulatedExecutable
+from tests.emulation.plans import planned
 
-FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 COUNT = (1 << 16) + 3  # all patterns of 16 bits, and some that fill no lanes
 QUIET = {"bfloat16": 0x40, "float8_e5m2": 0x03}  # bits that a NaN may get
 NARROW = ("bf16", "f16", "f8e4m3fn", "f8e5m2")
@@ -86,11 +83,8 @@ def patterns(dtype: np.dtype, seed: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def plans():
-    patch = pytest.MonkeyPatch()
-    patch.setattr(kernels_module, "figures_for", lambda _: FLAT)
-    found = {n: hlo2graph.plan(t, target="sm_90") for n, t in PROGRAMS.items()}
-    yield found, Kernels(list(found.values()))
-    patch.undo()
+    with planned(PROGRAMS) as found:
+        yield found
 
 
 @needs_gxx

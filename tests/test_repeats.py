@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 from needs import needs_gxx
 
-import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.program.device_figures import DeviceFigures
-from tests.emulation import EmulatedExecutable, Kernels
-
-FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
+from tests.emulation import EmulatedExecutable
+from tests.emulation.plans import planned
 
 
 def spread(dtype: str, given: str, dims: str, along: str, more: str) -> str:
@@ -40,12 +36,8 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def plans():
-    patch = pytest.MonkeyPatch()
-    patch.setattr(kernels_module, "figures_for", lambda _: FLAT)
-    texts = PROGRAMS | OTHERS
-    found = {name: hlo2graph.plan(text, target="sm_90") for name, text in texts.items()}
-    yield found, Kernels(list(found.values()))
-    patch.undo()
+    with planned(PROGRAMS | OTHERS) as found:
+        yield found
 
 
 @needs_gxx
