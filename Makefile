@@ -6,6 +6,7 @@ SAMPLE ?= samples/wide_branches.hlo
 WORKERS ?= auto
 CORPUS ?=
 STEPS ?=
+COMMIT ?= # what is measured, where git does not know
 SECONDS ?= 60
 
 # The first Python new enough, unless PYTHON names one.
@@ -48,15 +49,17 @@ corpus: $(VENV)/.developing ## Run folders of programs and known results (CORPUS
 	@test -n "$(CORPUS)" || { echo 'say which folders: make corpus CORPUS="DIR ..."'; exit 2; }
 	$(BIN)/python tests/corpus.py $(CORPUS)
 
+OF = $(if $(COMMIT),--commit $(COMMIT))
+
 gpu: $(VENV)/.developing ## On a GPU: all of it (CORPUS="DIR ..."; STEPS="tests soak ..." for some)
 	$(BIN)/hlo2graph doctor
-	$(BIN)/python -m tests.gpu.suite $(CORPUS) $(if $(STEPS),--steps $(STEPS))
+	$(BIN)/python -m tests.gpu.suite $(CORPUS) $(if $(STEPS),--steps $(STEPS)) $(OF)
 
 bench-gpu: $(VENV)/.developing ## On a GPU: measure beside XLA (CORPUS="DIR ..."; needs jax for CUDA)
-	$(BIN)/python -m tests.gpu.bench $(CORPUS)
+	$(BIN)/python -m tests.gpu.bench $(CORPUS) $(OF)
 
 forms-gpu: $(VENV)/.developing ## On a GPU: measure each kernel form beside a copy (ONLY="WORD ...")
-	$(BIN)/python -m tests.gpu.forms --only $(ONLY)
+	$(BIN)/python -m tests.gpu.forms --only $(ONLY) $(OF)
 
 bench: $(VENV)/.developing ## Measure how cost grows with program size
 	$(BIN)/python tests/bench/scale.py

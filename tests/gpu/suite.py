@@ -37,6 +37,7 @@ CASES = (("default", "default"), ("default", "highest"), ("none", "highest"))  #
 TOOLS = ("memcheck", "initcheck", "racecheck")
 FOUND = 9  # with what a tool exits that found something
 NO_BACKEND = 3
+BY_THEMSELVES = ("test_budget.py", "test_partial.py")  # they watch how much memory is free
 
 
 def main() -> int:
@@ -54,7 +55,7 @@ def main() -> int:
     first = sorted(folders[0].glob("*.hlo"))
     bad = 0
     if "tests" in given.steps:
-        bad += unit_tests()
+        bad += unit_tests(given.jobs)
     if "correctness" in given.steps:
         bad += correctness(paths, given)
     if "sanitizers" in given.steps:
@@ -107,9 +108,16 @@ def describe(commit: str | None = None) -> dict:
     }
 
 
-def unit_tests() -> int:
-    """Run this folder's tests; return 1 if one failed."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n0", str(Path(__file__).parent)]
+def unit_tests(jobs: int) -> int:
+    """Run this folder's tests, several at once; return how many runs had one that failed."""
+    here = Path(__file__).parent
+    alone = [str(here / name) for name in BY_THEMSELVES]
+    together = [str(here), *(f"--ignore={path}" for path in alone)]
+    return sum(_pytest(workers, paths) for workers, paths in ((jobs, together), (0, alone)))
+
+
+def _pytest(workers: int, paths: list[str]) -> int:
+    command = [sys.executable, "-m", "pytest", "-q", f"-n{workers}", "-p", "no:benchmark", *paths]
     return int(subprocess.run(command, cwd=REPOSITORY, check=False).returncode != 0)
 
 
