@@ -83,6 +83,16 @@ def test_a_function_gives_what_jax_gives(cli, functions, tmp_path):
     np.testing.assert_allclose(found, np.tanh(x) * 3, rtol=1e-6)
 
 
+def test_what_is_printed_is_canonical_and_tells_lines_of_the_function_alone(
+    cli, functions, tmp_path
+):
+    model = tmp_path / "model.hlo"
+    cli("import", "--jax", f"{functions}:scaled", "--shapes", "f32[4],s32[]", "-o", model)
+    assert cli("fmt", "--check", model)[0] == 0
+    files = model.read_text().partition("FileNames\n")[2].partition("\n\n")[0]
+    assert files == f'1 "{tmp_path / functions}.py"'
+
+
 @pytest.mark.parametrize(
     ("target", "shapes", "said"),
     [

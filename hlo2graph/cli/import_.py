@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+import hlo2graph
 from hlo2graph.cli.files import emit, read_bytes, read_file
 from hlo2graph.cli.options import output_option
 from hlo2graph.cli.programs import text_of
 from hlo2graph.cli.voice import voice
+from hlo2graph.errors import HloError
 
 if TYPE_CHECKING:
     from hlo2graph.hlo import AnyShape
@@ -80,7 +82,17 @@ def command(
         text, arrays = _file(file, read)
     if arrays:
         _save(output, arrays)
-    emit(text, output)
+    emit(_canonical(text), output)
+
+
+def _canonical(text: str) -> str:
+    """Return what `hlo2graph fmt` makes of a text; what it cannot read stays as XLA prints it."""
+    from hlo2graph.hlo.printer import format_module
+
+    try:
+        return format_module(hlo2graph.parse(text, verify=False))
+    except HloError:
+        return text
 
 
 def _file(file: str, shapes: tuple[AnyShape, ...] | None) -> tuple[str, Mapping[str, Array]]:

@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from hlo2graph.errors import InputError
@@ -31,6 +32,7 @@ def from_function(target: str, shapes: Sequence[AnyShape]) -> str:
     _need_jax()
     function = _found(target)
     lower = getattr(function, "lower", None)
+    _hide_callers()
 
     def lowered(args: Sequence[Any]) -> Any:
         import jax
@@ -72,6 +74,16 @@ def from_exported(data: bytes, shapes: Sequence[AnyShape], filename: str) -> str
 def _need_jax() -> None:
     if find_spec("jax") is None:
         raise InputError("this takes jax: pip install 'hlo2graph[jax]'")
+
+
+def _hide_callers() -> None:
+    """Keep the files of whoever asks out of the stack frames that JAX writes into a program."""
+    from jax.extend.source_info_util import register_exclusion
+
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        register_exclusion(frame.f_code.co_filename)
+        frame = frame.f_back
 
 
 def _found(target: str) -> Callable[..., Any]:
