@@ -71,6 +71,7 @@ CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
     "large-f32": (cholesky("f32", "150,150"), [positive("f32", 150, 150)]),
     "large-c64": (cholesky("c64", "2,70,70"), [positive("c64", 2, 70, 70)]),
     "large-f64": (cholesky("f64", "65,65", "false"), [positive("f64", 65, 65)]),
+    "large-corners": (cholesky("f64", "330,330"), [positive("f64", 330, 330)]),
     "potrf": (potrf("2,130,130", "2"), [positive("f32", 2, 130, 130)]),
     "potrf-small": (potrf("2,45,45", "2"), [positive("f32", 2, 45, 45)]),
     "potrf-upper": (potrf("2,64,64", "2", "false"), [positive("f32", 2, 64, 64)]),
@@ -175,6 +176,13 @@ def test_very_large_matrices_are_halved_first():
     dots = [i for i in made.entry.instructions if i.opcode == "dot"]
     assert max(i.shape.dims[-1] for i in dots) == 4400 - 2176
     assert all("highest" in str(i.attrs["operand_precision"]) for i in dots)
+
+
+def test_corners_have_products_of_their_own_where_much_is_behind():
+    made = split_factors(hlo2graph.parse(CASES["large-corners"][0]))
+    products = {i.shape.dims for i in made.entry.instructions if i.opcode == "dot"}
+    first, second = {(64, 64), (202, 64), (202, 202)}, {(202, 64), (138, 138)}
+    assert products >= first | second
 
 
 def test_small_matrices_stay_as_they_are():

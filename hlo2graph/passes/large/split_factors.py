@@ -33,6 +33,7 @@ from hlo2graph.passes.large.triangles import BELOW, conjugate, less, real_part, 
 from hlo2graph.passes.redraft import redraft
 
 MOST_PANELS = 32
+FEW_PANELS = 4
 MOST_BLOCKS = 512  # along a side; what has more fills a device's memory, and a module with steps
 
 
@@ -139,42 +140,52 @@ class _Factor:
         return to.join((left, right), last), self._first(info, later, size)
 
     def _by_panels(self, name: str, block: int) -> tuple[str, str]:
-        """Take panels off the left.
-
-        The next one is brought up to date by a product of its own, so that it need not wait for
-        the larger one of all that is behind it.
-        """
+        """Take panels off the left; the next one does not wait for what is taken of the rest."""
         to = self.to
         whole, last = to.shape(name).dims[-1], to.shape(name).rank - 1
-        panel, rest = self._parted(name, min(block, whole))
+        corner, under, rest = self._parted(name, min(block, whole))
         panels: list[str] = []
         info, start = "", 0
         while True:
-            size = to.shape(panel).dims[-1]
-            left = whole - start - size
-            corner, wrong = self._leaf(to.cut(panel, last - 1, 0, size))
+            size = to.shape(corner).dims[-1]
+            factor, wrong = self._leaf(corner)
             info = self._first(info, wrong, start) if info else wrong
-            if not left:
-                panels.append(self._under_zeros(corner, start))
+            if not under:
+                panels.append(self._under_zeros(factor, start))
                 return to.join(panels, last), info
-            below = solved(to, corner, to.cut(panel, last - 1, size, size + left), BELOW)
-            panels.append(self._under_zeros(to.join((corner, below), last - 1), start))
+            below = solved(to, factor, under, BELOW)
+            panels.append(self._under_zeros(to.join((factor, below), last - 1), start))
             start += size
-            following = min(block, left)
-            near = to.cut(below, last - 1, 0, following)
-            panel, rest = self._parted(rest, following)
-            panel = less(to, panel, below, near)
-            if following < left:
-                far = to.cut(below, last - 1, following, left)
-                rest = less(to, rest, far, far)
+            corner, under, rest = self._less(rest, below, block)
 
-    def _parted(self, name: str, size: int) -> tuple[str, str]:
-        """Return the first columns, and what is right of them and below as many rows."""
-        last = self.to.shape(name).rank - 1
+    def _less(self, name: str, below: str, block: int) -> tuple[str, str, str]:
+        """Return the parts of a matrix less what a panel makes of them.
+
+        Each has a product of its own. Where much is behind, the corner has, too: so that its
+        factor need not wait for what is below it.
+        """
+        to, last = self.to, self.to.shape(name).rank - 1
+        whole = to.shape(name).dims[-1]
+        size = min(block, whole)
+        near = to.cut(below, last - 1, 0, size)
+        if size == whole:
+            return less(to, name, near, near), "", ""
+        corner, under, rest = self._parted(name, size)
+        far = to.cut(below, last - 1, size, whole)
+        rest = less(to, rest, far, far)
+        if whole > FEW_PANELS * block:
+            return less(to, corner, near, near), less(to, under, far, near), rest
+        panel = less(to, to.cut(name, last, 0, size), below, near)
+        return to.cut(panel, last - 1, 0, size), to.cut(panel, last - 1, size, whole), rest
+
+    def _parted(self, name: str, size: int) -> tuple[str, str, str]:
+        """Return the corner of some rows, what is below it, and what is right of that."""
         whole = self.to.shape(name).dims[-1]
-        behind = (size, whole)
-        rest = self._part(name, behind, behind) if size < whole else ""
-        return self.to.cut(name, last, 0, size), rest
+        if size == whole:
+            return name, "", ""
+        corner, behind = (0, size), (size, whole)
+        under, rest = (self._part(name, behind, columns) for columns in (corner, behind))
+        return self._part(name, corner, corner), under, rest
 
     def _leaf(self, name: str) -> tuple[str, str]:
         to, shape = self.to, self.to.shape(name)
