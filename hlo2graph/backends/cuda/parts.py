@@ -1,4 +1,4 @@
-"""Pointers of their own for parts of arrays: of a slice whose dimension of size 1 was dropped.
+"""Pointers of their own for parts of arrays, such as slices are.
 
 Where such a part begins is a constant. In one sum with all else of an index it would hide from the
 compiler that what differs by 1 lies side by side, and each element would be read by itself.
@@ -14,7 +14,9 @@ from hlo2graph.backends.cuda.source import ACCESS_BYTES
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
 
-_SUM = re.compile(r"(\d+) \+ (\d+)")
+NEIGHBOURS = 32  # elements: those that may be read together are no further apart, and in one part
+
+_SUM = re.compile(r"(\w+) \+ (\d+)")
 
 
 @dataclass(slots=True)
@@ -26,28 +28,32 @@ class Parts:
 
     aligned: frozenset[str] = frozenset()
     heads: dict[str, str] = field(default_factory=dict)
-    _constants: dict[Expr, int] = field(default_factory=dict)
+    _sums: dict[Expr, tuple[Expr, int]] = field(default_factory=dict)
 
     def note(self, name: Expr, expression: str) -> Expr:
         """Take what an integer is declared as; return its name."""
         if sum_ := _SUM.fullmatch(expression):
-            self._constants[name] = int(sum_[1]) + int(sum_[2])
+            rest, constant = sum_[1], int(sum_[2])
+            self._sums[name] = ("0", int(rest) + constant) if rest.isdigit() else (rest, constant)
         return name
 
     def of(self, array: str, shape: Shape, index: Index) -> tuple[str, Index]:
         """Return where the part of an array begins that an index is in, and the index in it."""
-        fixed = [self._constants.get(at, 0) for at in index]
-        if array not in self.aligned or not any(fixed):
+        if array not in self.aligned:
             return array, index
+        sums = [self._sums.get(at, (at, 0)) for at in index]
+        for k, (rest, constant) in enumerate(sums):
+            if rest != "0" and constant < NEIGHBOURS:
+                sums[k] = index[k], 0
         found, stride = 0, 1
         for dim in shape.minor_to_major:
-            found += fixed[dim] * stride
+            found += sums[dim][1] * stride
             stride *= shape.dims[dim]
-        if found * shape.dtype.size % ACCESS_BYTES:
+        if not found or found * shape.dtype.size % ACCESS_BYTES:
             return array, index
         name, kind = f"{array}_{found}", storage_type(shape.dtype)
         self.heads[name] = (
             f"  const {kind}* const {name} = (const {kind}*)__builtin_assume_aligned("
             f"hlo::moved<{found}>({array}), {ACCESS_BYTES});"
         )
-        return name, tuple("0" if at else i for at, i in zip(fixed, index, strict=True))
+        return name, tuple(rest for rest, _ in sums)
