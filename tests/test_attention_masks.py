@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Callable, Arrays]] = {
     "no-numbers": (scaled_after, spoilt((1, 2, 20, 40, 16))),
     "no-numbers-few": (plain, spoilt((1, 2, 4, 40, 16))),
 }
-WARPS = {  # of 16 bits, of which warps may have rows of their own
+WARPS = {  # of which warps may have rows of their own
     "of-one": (of_one, [drawn((2, 1, 69, 69, 192), dtype="bfloat16")[0][:, :, 0]]),
     "wide": (plain, drawn((1, 2, 17, 70, 100), dtype="bfloat16")),
     "built-in-causal-f16": (built_in_causal, drawn((1, 1, 66, 66, 40), dtype="float16")),
@@ -149,6 +149,9 @@ WARPS = {  # of 16 bits, of which warps may have rows of their own
     "not-a-softmax-bf16": (squared, drawn((1, 2, 17, 45, 16), dtype="bfloat16")),
     "none-seen-bf16": (hidden(-np.inf), drawn((1, 2, 20, 70, 16), dtype="bfloat16")),
     "no-numbers-bf16": (scaled_after, spoilt((1, 2, 20, 70, 16), "bfloat16")),
+    "causal-f32": (built_in_causal, drawn((1, 1, 66, 66, 40))),
+    "not-a-softmax-f32": (squared, drawn((1, 2, 17, 45, 16))),
+    "no-numbers-f32": (scaled_after, spoilt((1, 2, 20, 70, 16))),
 }
 
 
@@ -207,11 +210,13 @@ def test_it_makes_what_xla_makes(plans: dict[str, Plan]) -> None:
 @pytest.mark.parametrize(
     ("many", "names"),
     [
-        (0, ("wide", "grouped-bf16", "not-a-softmax-bf16", "no-numbers-bf16")),
+        (0, ("wide", "grouped-bf16", "not-a-softmax-bf16", "no-numbers-bf16", "no-numbers-f32")),
+        (0, ("not-a-softmax-f32", "causal-f32")),
         (
             1 << 20,
             ("of-one", "built-in-causal-f16", "late-bf16", "none-seen-bf16", "no-numbers-bf16"),
         ),
+        (1 << 20, ("causal-f32", "no-numbers-f32")),
     ],
 )
 def test_warps_do_with_rows_of_their_own_or_shared_ones(

@@ -26,11 +26,11 @@ from hlo2graph.ops.region_masks import Mask, Places, masks_of
 MOST_KEYS = 512  # whose scores a block holds
 FEWEST_KEYS = 32  # below which a reduce is no fold of its own
 FEW_ROWS = 8  # of queries that share keys, up to which tensor cores' tiles would be half empty
-MOST_LONG = 2048  # keys, where rows are that few
+MOST_LONG = 2048  # keys, where rows are that few, or of f32, which may have to be held
 MANY_BLOCKS = 128  # of few rows, each with keys of its own
 MOST_BYTES = 1 << 19  # of keys and values that each of many blocks reads
 MOST_SHARED = 1 << 20  # the same where warps share rows
-LONGEST = 1 << 16  # keys of many rows of 16 bits, which need not be held at once
+LONGEST = 1 << 16  # keys of many rows of 16 bits, all whose scores are never held at once
 MOST_LONG_STEPS = 128  # of their scores' sums, and elements of their values
 MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 33  # of either product: more is not measured
@@ -135,8 +135,8 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
     if rows <= FEW_ROWS:
         read = keys * (deep + width) * dtype.size
         most = MOST_LONG if read <= _most_read(rows, outer, dtype) else 0
-    elif dtype.size == 2 and max(deep, width) <= MOST_LONG_STEPS:
-        most = LONGEST
+    elif max(deep, width) <= MOST_LONG_STEPS:
+        most = LONGEST if dtype.size == 2 else MOST_LONG
     else:
         flops = 2 * rows * outer * keys * max(deep, width)
         most = MOST_KEYS if flops <= MOST_FLOPS else 0

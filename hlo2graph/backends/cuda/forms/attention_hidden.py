@@ -14,7 +14,11 @@ from hlo2graph.ops.device import Expr
 
 ALL = "0xffffffffu"  # lanes of a warp
 HIGH = "0x80008000u"  # bits, which are set of a number that is not finite in either half of a word
-FIELDS = {"bf16": ("0x7f807f80u", "0x00800080u"), "f16": ("0x7c007c00u", "0x04000400u")}
+FIELDS = {
+    "f32": ("0x7f800000u", "0x00800000u"),
+    "bf16": ("0x7f807f80u", "0x00800080u"),
+    "f16": ("0x7c007c00u", "0x04000400u"),
+}
 
 
 def hidden_from(seen: Sequence[Expr], value: Expr, largest: Sequence[Expr]) -> Expr:

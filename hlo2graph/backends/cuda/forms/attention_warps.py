@@ -1,4 +1,4 @@
-"""The attention form of 16 bits: a chunk of keys at a time, scores and weights in registers.
+"""Attention a chunk of keys at a time, with scores and weights in registers.
 
 That is as tensor cores want them: of a chunk's scores a thread has those keys of its rows whose
 weights it gives to the second product. Where rows are many each warp has rows of its own, and looks
@@ -35,10 +35,10 @@ from hlo2graph.backends.cuda.forms.folding import FoldWriter, Values
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
 from hlo2graph.backends.cuda.forms.online_softmax import OnlineSoftmax
-from hlo2graph.backends.cuda.forms.product import DotProduct
+from hlo2graph.backends.cuda.forms.product import DotProduct, Side
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
-from hlo2graph.hlo import Instruction
+from hlo2graph.hlo import DType, Instruction
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import integers, written
@@ -50,9 +50,9 @@ WARPS = 4  # of a block
 MANY = 8  # warps of a multiprocessor, from which on they need not share rows
 ENOUGH = 8  # warps of a multiprocessor, beyond which no more share rows
 TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
-MOST_COLUMNS = 64  # of the values, that a warp reads at once
+MOST_BYTES = 128  # of a value, that a warp reads at once
 RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
-WIDE = 192  # elements of a key and a value together, from which they are
+WIDE = 384  # bytes of a key and a value together, from which they are
 
 
 def warps_for(form: Form, region: Attention) -> int:
@@ -62,18 +62,26 @@ def warps_for(form: Form, region: Attention) -> int:
     lhs, keys = written(computation[scores.operands[0]]), written(scores).dims[weighing.key]
     rows, columns = (product.sides[k] for k in (weighing.weights, 1 - weighing.weights))
     deep = prod(lhs.dims[d] for d in integers(scores, "lhs_contracting_dims"))
-    if lhs.dtype.size > 2 or max(deep, columns.extent) > MOST_LONG_STEPS or rows.extent == 1:
+    are_few, is_f32 = rows.extent <= FEW_ROWS, lhs.dtype.name == "f32"
+    if is_f32 and (are_few or form.signature.precise):  # tensor cores would round it
+        return 0
+    if max(deep, columns.extent) > MOST_LONG_STEPS or rows.extent == 1:
         return 0
     tiles, chunks = prod(product.batches) * rows.cut(ROWS).tiles, keys // CHUNK
     multiprocessors = form.signature.device.multiprocessors
-    are_few, are_many = rows.extent <= FEW_ROWS, tiles >= multiprocessors * MANY
+    are_many = tiles >= multiprocessors * MANY
     if _softmax(form, region) is None:
         return int(not are_few and (are_many or keys > MOST_KEYS))
     if are_many and not are_few:
         return 1
-    most = MOST_WARPS // (2 if deep + columns.extent >= WIDE else 1)
+    most = MOST_WARPS // (2 if _is_wide(deep, columns, lhs.dtype) else 1)
     wanted = -(-multiprocessors * ENOUGH // tiles)
     return 1 << (min(most, chunks, wanted).bit_length() - 1)
+
+
+def _is_wide(deep: int, values: Side, dtype: DType) -> bool:
+    """Tell whether a thread needs more registers than most."""
+    return (deep + values.extent) * dtype.size >= WIDE
 
 
 def _softmax(form: Form, region: Attention) -> Softmax | None:
@@ -98,7 +106,9 @@ class _Writer:
         product = DotProduct(form)
         self.rows = product.sides[weighing.weights].cut(ROWS)
         values = product.sides[1 - weighing.weights]
-        values = values.cut(min(MOST_COLUMNS, COLUMNS * power(-(-values.extent // COLUMNS))))
+        self.dtype = written(self.weights).dtype
+        whole = COLUMNS * power(-(-values.extent // COLUMNS))
+        values = values.cut(min(MOST_BYTES // self.dtype.size, whole))
         self.values = RowsProduct(form, product, self.rows, values, self.emit)
         scored = replace(form, instr=computation[weighing.scores])
         scores = ScoreProduct(scored, weighing.side, weighing.rows, self.rows.sizes)
@@ -114,12 +124,13 @@ class _Writer:
         """Return the kernel."""
         self._write()
         threads, signature = self.warps * WARP, self.form.signature
-        wide = self.scores.parts[0].steps + self.values.columns.extent >= WIDE
+        wide = _is_wide(self.scores.parts[0].steps, self.values.columns, self.dtype)
         resident = max(1, RESIDENT // threads // (2 if wide else 1))
         text = signature.declare(self.emit.needed_lines(), threads, wide=True, resident=resident)
         blocks = prod(self.values.product.batches) * self.tiles
         size = meeting_bytes(self.values, self.warps) if self.sharing > 1 else 0
-        return KernelSource(signature.name, text, (blocks, 1, 1), threads, shared_bytes=size)
+        grid, tf32 = (blocks, 1, 1), self.dtype.name == "f32"
+        return KernelSource(signature.name, text, grid, threads, shared_bytes=size, tf32=tf32)
 
     def _write(self) -> None:
         emit, values = self.emit, self.values
@@ -344,7 +355,8 @@ class _Writer:
 
     def _pack(self, row: int, kept: Sequence[Expr]) -> None:
         """Write a row's weights as tensor cores take them."""
-        dtype = written(self.weights).dtype
+        per = EACH // self.values.registers
+        how = "tf32_bits" if per == 1 else f"pair_bits<hlo::{self.dtype}>"
         for register in range(self.values.registers):
-            pair = ", ".join(kept[2 * register : 2 * register + 2])
-            self.emit.line(f"kept[{row}][{register}] = hlo::pair_bits<hlo::{dtype}>({pair});")
+            held = ", ".join(kept[per * register : per * (register + 1)])
+            self.emit.line(f"kept[{row}][{register}] = hlo::{how}({held});")
