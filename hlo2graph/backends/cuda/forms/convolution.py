@@ -40,7 +40,9 @@ def convolution_kernel(form: Form) -> KernelSource:
     product = ConvolutionProduct(form)
     if _suits_stages(form, product):
         cut = tap_rows(form.instr, form.shape(0), form.shape(1))
-        return (cut and gradient_kernel(form, cut)) or staged_kernel(form)
+        return (cut and gradient_kernel(form, cut)) or staged_kernel(
+            form, lambda clamps: ConvolutionProduct(form, clamps=clamps)
+        )
     return tensor_kernel([(form, product)])
 
 

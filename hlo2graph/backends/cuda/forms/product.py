@@ -87,6 +87,12 @@ class Product(Protocol):
         ...
 
 
+class StepwiseProduct(Product, Protocol):
+    """One that tells what a step adds to places that are sums of what row and step say."""
+
+    step_parts: dict[Expr, Expr]
+
+
 def by_size(product: Product) -> tuple[Side, Side]:
     """Return the side of more rows or columns, then the other one."""
     lhs, rhs = product.sides
@@ -106,6 +112,7 @@ class DotProduct:
         parts = self._parts
         self.free = parts.free  # dimensions of each operand
         self.wide = parts.wide
+        self.step_parts: dict[Expr, Expr] = {}  # there are no such places
         self.steps: Sequence[int] = parts.steps
         self.batches: Sequence[int] = [parts.shapes[0].dims[d] for d in parts.batch[0]]
         lhs, rhs = (

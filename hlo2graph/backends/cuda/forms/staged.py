@@ -11,14 +11,13 @@ fused behind the product.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 
-from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import Side, tests_inside
-from hlo2graph.backends.cuda.forms.results import store_of
+from hlo2graph.backends.cuda.forms.product import Side, StepwiseProduct, tests_inside
+from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.forms.staged_operand import CHUNK, FOUR, Operand
 from hlo2graph.backends.cuda.forms.staged_reader import Reader, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
@@ -39,27 +38,31 @@ LESS = 0.85
 BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
 
-def staged_kernel(form: Form) -> KernelSource:
-    """Return the kernel of a product and of the elementwise work on both sides of it."""
-    writer = StagedWriter(form, ConvolutionProduct(form))
+def staged_kernel(form: Form, product: Callable[[bool], StepwiseProduct]) -> KernelSource:
+    """Return the kernel of a product and of the elementwise work on both sides of it.
+
+    product: what is multiplied, given whether what counts as 0 must lie where it may be read.
+    """
+    writer = StagedWriter(form, product(True))
     in_turn = writer.kernel()
     if not all(reader.is_plain for reader in writer.readers):
         return in_turn
     stages = STAGES if writer.resident <= FEW_BLOCKS else 2  # others multiply meanwhile
-    writer = StagedWriter(form, ConvolutionProduct(form, clamps=False), stages)
+    writer = StagedWriter(form, product(False), stages)
     found = writer.kernel()
     if all(reader.is_sum for reader in writer.readers):
         return found
-    return StagedWriter(form, ConvolutionProduct(form), stages).kernel()
+    return StagedWriter(form, product(True), stages).kernel()
 
 
 class StagedWriter:
     """With several `stages`, operands are copied to shared memory; else they go by registers."""
 
-    def __init__(self, form: Form, product: ConvolutionProduct, stages: int = 1) -> None:
+    def __init__(self, form: Form, product: StepwiseProduct, stages: int = 1) -> None:
         """Settle how large tiles are, who computes them, and what is held of both operands."""
         self.form, self.emit, self.product, self.stages = form, form.emitter(), product, stages
         self.dtype, self.wide = form.shape(0).dtype, product.wide
+        self.results = Results(form, self.emit)
         self.rows, self.columns = self._tiled()
         self.blocks = prod(product.batches) * self.rows.tiles * self.columns.tiles
         self.resident = -(-self.blocks // form.signature.device.multiprocessors)
@@ -336,11 +339,12 @@ class StagedWriter:
             tests = tests_inside(at, (across, along))
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._results(across, along, at, width)
+        self.results.beside(self.blocks, threads)
 
     def _results(self, across: Side, along: Side, at: Sequence[Expr], width: int) -> None:
         """Write the results at so many places side by side, all stores behind all else."""
         emit, form = self.emit, self.form
-        stores = []
+        stores: list[tuple[int, str]] = []
         places = {across.number: emit.split(at[0], across.sizes)}
         for k, place in enumerate(self._along_results(at[1], along, width)):
             places[along.number] = place
@@ -354,9 +358,7 @@ class StagedWriter:
                 emit.operands_of(form.instr), total, self.wide, written(form.instr).dtype
             )
             emit.assume(form.instr.name, index, (value,))
-            for number in range(len(form.results)):
-                found = emit.leaf(form.computation.root, number, index)
-                stores.append(store_of(emit, form, number, index, found))
+            stores += self.results.at(index)
         for _, store in sorted(stores, key=lambda each: each[0]):
             emit.line(store)
 

@@ -14,9 +14,8 @@ from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import storage_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import minor_dim
+from hlo2graph.backends.cuda.forms.product import StepwiseProduct, minor_dim
 from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
@@ -35,7 +34,7 @@ class Reader:
 
     form: Form
     emit: ElementEmitter
-    product: ConvolutionProduct
+    product: StepwiseProduct
     operand: Operand
     at_once: int
     copies: bool
