@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver as real
 
-from hlo2graph.backends.cuda import call, executable
+from hlo2graph.backends.cuda import call, executable, straight
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.errors import BackendError, InputError
@@ -50,10 +50,11 @@ def test_arguments_that_did_not_change_are_recognised(fake):
 def test_sets_of_arrays_that_take_turns_are_recognised_and_not_kept_alive(fake, monkeypatch):
     _, exe = fake(DIAMOND, pointers="cache")
     sets = [ours(exe, X), ours(exe, X + 1)]
-    for array in sets:
+    for array in (*sets, *sets):
         exe(array)
     with monkeypatch.context() as without:
-        without.setattr(executable, "read_arguments", None)
+        without.setattr(call.ArgumentReader, "__call__", None)
+        without.setattr(straight.Straight, "route", None)
         for value, array in zip((X, X + 1, X), (*sets, sets[0]), strict=True):
             assert np.array_equal(np.asarray(exe(array)[0]), diamond(value))
     second = weakref.ref(sets.pop())

@@ -6,8 +6,7 @@ arrays of ours, and JAX's of the last call. Any other is read anew: its owner ma
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, SupportsInt, TypeAlias
 
@@ -16,10 +15,11 @@ import numpy as np
 from hlo2graph.backends.arguments import FOREIGN, check_argument, check_arguments
 from hlo2graph.backends.cuda.device_array import (
     DeviceArray,
-    is_on_device,
+    Taker,
+    gpu_of,
+    is_of_jax,
     is_writable,
     let_wait,
-    take,
 )
 from hlo2graph.backends.cuda.driver import Device
 from hlo2graph.backends.cuda.instance import Call, Instance
@@ -35,71 +35,54 @@ FRESH = "fresh"
 
 @dataclass(slots=True)
 class Arguments:
-    """What one call's arguments turned out to be."""
+    """What one call's arguments turned out to be; see Call."""
 
     addresses: list[int | None] = field(default_factory=list)
     on_host: dict[int, Array] = field(default_factory=dict)
     owners: list[object] = field(default_factory=list)
-    refs: list[Callable[[], object]] = field(default_factory=list)
+    deletable: list[Any] = field(default_factory=list)
     is_still: bool = True
-    kept: list[int] | None = field(default_factory=list)  # positions of the owners, if all are args
 
 
-def read_arguments(
-    plan: Plan, device: Device, args: Sequence[Any], instance: Instance, stream: Stream
-) -> Arguments:
-    """Return where the arguments are; `stream` waits for what still writes them.
+class ArgumentReader:
+    """Reads the arguments of a program's calls."""
 
-    Raises:
-        InputError: their number is wrong, or one has another type, shape or layout, or is on
-            another device.
-    """
-    if len(args) != len(plan.inputs):
-        check_arguments(args, plan.inputs)  # says what is wrong
-    found, own = Arguments(), instance.inputs
-    for position, (arg, leaf) in enumerate(zip(args, plan.inputs, strict=True)):
-        if type(arg) is DeviceArray and (arg.layout is leaf.shape or arg.layout == leaf.shape):
-            if arg.stream is not stream:
-                let_wait(int(stream), arg.stream.handle)
-                found.is_still = False
-            found.addresses.append(arg.address)
-            if arg is not own[position]:
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self._leaves = plan.inputs
+        self._takers = [
+            Taker(leaf, f"input {position}", device) for position, leaf in enumerate(plan.inputs)
+        ]
+
+    def __call__(self, args: Sequence[Any], stream: Stream) -> Arguments:
+        """Return where the arguments are; `stream` waits for what still writes them.
+
+        Raises:
+            InputError: their number is wrong, or one has another type, shape or layout, or is on
+                another device.
+        """
+        if len(args) != len(self._leaves):
+            check_arguments(args, self._leaves)  # says what is wrong
+        found = Arguments()
+        for position, (arg, leaf) in enumerate(zip(args, self._leaves, strict=True)):
+            if type(arg) is DeviceArray and (arg.layout is leaf.shape or arg.layout == leaf.shape):
+                if arg.stream is not stream:
+                    let_wait(int(stream), arg.stream.handle)
+                    found.is_still = False
+                found.addresses.append(arg.address)
                 found.owners.append(arg)
-                if found.kept is not None:
-                    found.kept.append(position)
-            found.refs.append(weakref.ref(arg))
-        elif is_on_device(arg):
-            given = take(arg, leaf, f"input {position}", device, stream)
-            found.addresses.append(given.address)
-            found.owners += (given.owner, arg)
-            found.kept = None
-            if is_settled(arg):
-                found.refs.append(_Settled(arg))
+            elif (gpu := gpu_of(arg)) is not None:
+                address, owner = self._takers[position](arg, gpu, stream)
+                found.addresses.append(address)
+                found.owners += (owner, arg)
+                if is_of_jax(arg):
+                    found.deletable.append(arg)
+                else:
+                    found.is_still = False
             else:
+                found.on_host[position] = check_argument(arg, leaf, position)
+                found.addresses.append(None)
                 found.is_still = False
-        else:
-            found.on_host[position] = check_argument(arg, leaf, position)
-            found.addresses.append(None)
-            found.is_still = False
-    return found
-
-
-def is_settled(arg: object) -> bool:
-    """An array of JAX: nothing can write or move it after it was made."""
-    return type(arg).__module__.partition(".")[0] == "jaxlib" and hasattr(arg, "is_deleted")
-
-
-class _Settled:
-    """Refers to an array of JAX, unless it was deleted."""
-
-    __slots__ = ("_ref",)
-
-    def __init__(self, array: object) -> None:
-        self._ref = weakref.ref(array)
-
-    def __call__(self) -> object:
-        array: Any = self._ref()
-        return None if array is None or array.is_deleted() else array
+        return found
 
 
 class Outputs:
@@ -141,16 +124,18 @@ class Outputs:
             self._check_host(position, array)
             return None
         if array is not None:
-            if not is_on_device(array) or not is_writable(array):
+            gpu = gpu_of(array)
+            if gpu is None or not is_writable(array):
                 raise InputError(
                     f"result {position} ({leaf.name}) goes to an array that can be "
                     f"written, not to {type(array).__name__}"
                 )
-            taken = take(array, leaf, f"result {position}", self._device, self._stream)
+            take = Taker(leaf, f"result {position}", self._device)
+            address, owner = take(array, gpu, self._stream)
             if isinstance(array, DeviceArray):
                 array.pass_to(self._stream)
-            self.owners += (taken.owner, array)
-            return taken.address
+            self.owners += (owner, array)
+            return address
         if not is_fresh:
             return None
         size = leaf.slice.size
@@ -243,9 +228,11 @@ def donated_positions(
     return tuple(k for k in possible if k in donate)
 
 
-def described(found: Arguments, outputs: Outputs, donated: tuple[int, ...]) -> Call:
+def described(
+    args: tuple[object, ...], found: Arguments, outputs: Outputs, donated: tuple[int, ...]
+) -> Call:
     """Return the call that an instance runs."""
     brought = Brought(tuple(found.addresses), tuple(outputs.addresses), donated)
+    is_still = found.is_still and bool(args) and not outputs.owners and not donated
     owners = [*found.owners, *outputs.owners]
-    is_still = found.is_still and bool(found.refs) and not outputs.owners and not donated
-    return Call(brought, found.on_host, owners, found.refs, is_still, found.kept)
+    return Call(brought, found.on_host, owners, args, is_still, found.deletable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from hlo2graph.ops.spec import Array
 
 LEGACY_STREAM, NO_SYNCHRONISATION = 1, -1
+UNTOLD = -1  # the number of a GPU that an array does not tell
+
+MOST_SHARDINGS = 64  # of JAX's arrays, that are known
+_by_sharding: dict[Any, int | None] = {}  # the GPU that arrays of JAX's are on
 
 
 class DeviceArray:
@@ -117,28 +122,52 @@ def let_wait(waiting: int, running: Any) -> None:
     call(cuda.cuStreamWaitEvent, cuda.CUstream(waiting), event.handle, 0)
 
 
-def is_on_device(arg: object) -> bool:
-    """Tell whether `arg` is an array in device memory, of any library.
+def is_of_jax(array: object) -> bool:
+    """Tell whether an array is JAX's: nothing can write or move it once it is made."""
+    kind: Any = type(array)
+    return _is_of_jax(kind)
+
+
+@cache
+def _is_of_jax(kind: Any) -> bool:
+    return bool(kind.__module__.partition(".")[0] == "jaxlib" and hasattr(kind, "is_deleted"))
+
+
+def gpu_of(arg: Any) -> int | None:
+    """Return the number of the GPU that an array of any library is on, None if it is on none.
+
+    Some do not tell which: UNTOLD.
 
     Raises:
         InputError: it does not tell.
     """
     if isinstance(arg, np.ndarray):
-        return False
+        return None
     try:
+        if is_of_jax(arg):
+            sharding = arg.sharding  # all that the rest of the answer depends on
+            if sharding not in _by_sharding:
+                if len(_by_sharding) >= MOST_SHARDINGS:
+                    _by_sharding.clear()
+                _by_sharding[sharding] = _gpu_told(arg)
+            return _by_sharding[sharding]
         if hasattr(arg, "__dlpack_device__"):
-            kind, _ = arg.__dlpack_device__()
-            return int(kind) in (dlpack.CUDA, dlpack.CUDA_MANAGED)
-        return hasattr(arg, "__cuda_array_interface__")
+            return _gpu_told(arg)
+        return UNTOLD if hasattr(arg, "__cuda_array_interface__") else None
     except FOREIGN as error:
         raise InputError(f"{type(arg).__name__} does not tell where it is: {error}") from None
+
+
+def _gpu_told(arg: Any) -> int | None:
+    kind, number = arg.__dlpack_device__()
+    return int(number) if int(kind) in (dlpack.CUDA, dlpack.CUDA_MANAGED) else None
 
 
 def is_writable(array: Any) -> bool:
     """Tell whether the owner of a device array lets others write it."""
     if isinstance(array, DeviceArray):
         return True
-    if type(array).__module__.partition(".")[0] == "jaxlib":
+    if is_of_jax(array):
         return False
     try:
         return not array.__cuda_array_interface__["data"][1]
@@ -146,69 +175,90 @@ def is_writable(array: Any) -> bool:
         return True
 
 
-def take(arg: Any, leaf: Leaf, which: str, device: Device, stream: Stream) -> dlpack.Foreign:
-    """Return a device array as memory, checked against the leaf that it is for.
+class Taker:
+    """Takes device arrays for one leaf; `which` is that leaf for messages: input 0."""
 
-    `which` is that leaf for messages: input 0. `stream`, which is one of `device`, waits for
-    whatever still writes the array.
+    __slots__ = ("_device", "_form", "_leaf", "_strides", "_which")
 
-    Raises:
-        InputError: element type, shape, layout or device differ from the leaf's.
-    """
-    what = f"{which} ({leaf.name}) is {leaf.shape.without_layout_text()}"
-    try:
-        found = _taken(arg, device, stream)
-    except (TypeError, BufferError) as error:
-        raise InputError(f"{what}, got {error}") from None
-    except FOREIGN as error:
-        told = f"{type(error).__name__}: {error}"
-        raise InputError(f"{what}; {type(arg).__name__} does not hand it over: {told}") from None
-    if found.dtype != leaf.shape.dtype.numpy:
-        raise InputError(
-            f"{what}, so it takes dtype {leaf.shape.dtype.numpy.name}, got {found.dtype.name}"
-        )
-    if found.shape != leaf.shape.dims:
-        raise InputError(f"{what}, so it takes shape {leaf.shape.dims}, got {found.shape}")
-    if leaf.shape.elements and not found.address:
-        raise InputError(f"{what}, got an array at address 0")
-    want = strides_of(leaf.shape)
-    if len(want) != len(found.strides):
-        raise InputError(f"{what}, got an array of {len(found.strides)} strides")
-    if leaf.shape.elements and any(
-        size > 1 and have != need
-        for size, have, need in zip(found.shape, found.strides, want, strict=True)
-    ):
-        raise InputError(
-            f"{what}, laid out with strides {want} in bytes; the device array has {found.strides}"
-        )
-    return found
+    def __init__(self, leaf: Leaf, which: str, device: Device) -> None:
+        self._leaf, self._which, self._device = leaf, which, device
+        dtype, dims, self._strides = leaf.shape.dtype.numpy, leaf.shape.dims, strides_of(leaf.shape)
+        self._form = dlpack.Form(dtype, dims, self._strides, (dlpack.CUDA, device.ordinal))
 
+    def __call__(self, arg: Any, gpu: int, stream: Stream) -> tuple[int, object]:
+        """Return the address of an array on a GPU, checked against the leaf, and what owns it.
 
-def _taken(arg: Any, device: Device, stream: Stream) -> dlpack.Foreign:
-    """Return where an array lies.
+        `stream`, which is one of the device, waits for whatever still writes the array.
 
-    Raises:
-        TypeError: it is not on the device, or of a type that is none here.
-    """
-    if isinstance(arg, DeviceArray):
-        if int(arg.stream) != int(stream):
-            let_wait(int(stream), arg.stream.handle)
-        return dlpack.Foreign(arg.address, arg.dtype, arg.shape, arg.strides, arg)
-    if hasattr(arg, "__dlpack__"):
-        if (number := arg.__dlpack_device__()[1]) != device.ordinal:
-            raise TypeError(f"an array on GPU {number}, not on GPU {device.ordinal}")
-        return dlpack.read_capsule(arg.__dlpack__(stream=int(stream)))
-    interface = arg.__cuda_array_interface__
-    if interface.get("mask") is not None:
-        raise TypeError("an array with a mask")
-    dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
-    address = int(interface["data"][0])
-    if address:  # it is 0 where there are no elements
-        _check_place(address, device)
-    if (producer := interface.get("stream")) is not None:
-        let_wait(int(stream), cuda.CUstream(producer))
-    strides = interface.get("strides") or dlpack.row_major(shape, dtype.itemsize)
-    return dlpack.Foreign(address, dtype, shape, tuple(strides), arg)
+        Raises:
+            InputError: element type, shape, layout or device differ from the leaf's.
+        """
+        try:
+            found = self._taken(arg, gpu, stream)
+        except (TypeError, BufferError) as error:
+            raise InputError(f"{self._what}, got {error}") from None
+        except FOREIGN as error:
+            told = f"{type(error).__name__}: {error}"
+            kind = type(arg).__name__
+            raise InputError(f"{self._what}; {kind} does not hand it over: {told}") from None
+        if isinstance(found, dlpack.Foreign):
+            self._check(found)
+            return found.address, found.owner
+        return found
+
+    @property
+    def _what(self) -> str:
+        return f"{self._which} ({self._leaf.name}) is {self._leaf.shape.without_layout_text()}"
+
+    def _taken(self, arg: Any, gpu: int, stream: Stream) -> dlpack.Foreign | tuple[int, object]:
+        """Return where an array lies: its address and its owner if no check is left to make.
+
+        Raises:
+            TypeError: it is not on the device, or of a type that is none here.
+        """
+        device = self._device
+        if isinstance(arg, DeviceArray):
+            if int(arg.stream) != int(stream):
+                let_wait(int(stream), arg.stream.handle)
+            return dlpack.Foreign(arg.address, arg.dtype, arg.shape, arg.strides, arg)
+        if gpu != UNTOLD and hasattr(arg, "__dlpack__"):
+            if gpu != device.ordinal:
+                raise TypeError(f"an array on GPU {gpu}, not on GPU {device.ordinal}")
+            capsule = arg.__dlpack__(stream=int(stream))
+            address = self._form.address(capsule)
+            return (address, capsule) if address else dlpack.read_capsule(capsule)
+        interface = arg.__cuda_array_interface__
+        if interface.get("mask") is not None:
+            raise TypeError("an array with a mask")
+        dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+        address = int(interface["data"][0])
+        if address:  # it is 0 where there are no elements
+            _check_place(address, device)
+        if (producer := interface.get("stream")) is not None:
+            let_wait(int(stream), cuda.CUstream(producer))
+        strides = interface.get("strides") or dlpack.row_major(shape, dtype.itemsize)
+        return dlpack.Foreign(address, dtype, shape, tuple(strides), arg)
+
+    def _check(self, found: dlpack.Foreign) -> None:
+        """Raise InputError unless an array is just as the leaf is."""
+        shape, want = self._leaf.shape, self._strides
+        if found.dtype != shape.dtype.numpy:
+            takes = shape.dtype.numpy.name
+            raise InputError(f"{self._what}, so it takes dtype {takes}, got {found.dtype.name}")
+        if found.shape != shape.dims:
+            raise InputError(f"{self._what}, so it takes shape {shape.dims}, got {found.shape}")
+        if shape.elements and not found.address:
+            raise InputError(f"{self._what}, got an array at address 0")
+        if len(want) != len(found.strides):
+            raise InputError(f"{self._what}, got an array of {len(found.strides)} strides")
+        if shape.elements and any(
+            size > 1 and have != need
+            for size, have, need in zip(found.shape, found.strides, want, strict=True)
+        ):
+            raise InputError(
+                f"{self._what}, laid out with strides {want} in bytes; the device array has "
+                f"{found.strides}"
+            )
 
 
 def _check_place(address: int, device: Device) -> None:

@@ -7,8 +7,19 @@ plain one.
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, py_object
+from ctypes import (
+    POINTER,
+    c_char,
+    c_int32,
+    c_int64,
+    c_uint8,
+    c_uint16,
+    c_uint64,
+    c_void_p,
+    py_object,
+)
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any
 
 import ml_dtypes
@@ -88,6 +99,45 @@ class Foreign:
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # bytes
     owner: object
+
+
+class Form:
+    """What capsules of one kind of array say but for its address, to be compared as bytes."""
+
+    __slots__ = ("_dims", "_head", "_is_row_major", "_steps")
+
+    def __init__(
+        self,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        device: tuple[int, int],
+    ) -> None:
+        code, bits = _BY_DTYPE.get(dtype, (-1, 0))  # no capsule has a negative one
+        rank = len(shape)
+        self._head = (*device, rank, code, bits, 1)
+        self._dims = bytes((c_int64 * rank)(*shape))
+        self._steps = bytes((c_int64 * rank)(*(s // dtype.itemsize for s in strides)))
+        self._is_row_major = strides == row_major(shape, dtype.itemsize)
+
+    def address(self, capsule: object) -> int | None:
+        """Return where the array of a capsule lies, None if it says anything but that."""
+        place = _python.PyCapsule_GetPointer(capsule, NAME)
+        data, *head, dims, steps, offset = _TENSOR.unpack(_bytes_at(place, _TENSOR.size))
+        size = len(self._dims)
+        if tuple(head) != self._head or (size and _bytes_at(dims, size) != self._dims):
+            return None
+        if size and (_bytes_at(steps, size) != self._steps if steps else not self._is_row_major):
+            return None
+        return int(data + offset)
+
+
+_TENSOR = Struct("@PiiiBBHPPQ")  # as _Tensor is
+assert _TENSOR.size == ctypes.sizeof(_Tensor)
+
+
+def _bytes_at(address: int, size: int) -> bytes:
+    return (c_char * size).from_address(address).raw
 
 
 def read_capsule(capsule: object) -> Foreign:

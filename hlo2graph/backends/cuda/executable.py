@@ -16,12 +16,12 @@ from hlo2graph.backends.cuda.bind import Binder, Stopwatch
 from hlo2graph.backends.cuda.bound_plan import bind_plan
 from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.call import (
+    ArgumentReader,
     Out,
     Outputs,
     described,
     donated_positions,
     in_order,
-    read_arguments,
     stream_handle,
 )
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions
@@ -141,7 +141,7 @@ class CudaExecutable:
         )
         self._current, self._has_others = threading.local(), device_count() > 1
         self._streams: dict[int, Stream] = {}
-        self._donated = plan.donated
+        self._donated, self._read = plan.donated, ArgumentReader(plan, device)
 
     @property
     def inputs(self) -> tuple[ArrayType, ...]:
@@ -229,14 +229,14 @@ class CudaExecutable:
         self._enter()
         instance = self._pool.take(on)
         try:
-            if on is None and out is None and not donate and instance.again(args):
+            if on is None and out is None and not donate and instance.run_at_once(args):
                 return instance.results(instance.stream)
             used = instance.stream if on is None else on
-            found = read_arguments(self.plan, self.device, args, instance, used)
+            found = self._read(args, used)
             to_host = out is None and len(found.on_host) == len(args)
             outputs = Outputs(self.plan, out, self.device, used)
             donated = donated_positions(donate, self._donated, len(args))
-            route = instance.run(described(found, outputs, donated), used)
+            route = instance.run(described(args, found, outputs, donated), used)
             if to_host:
                 used.synchronize(f"running {self.plan.name}")
                 return instance.read_results()
@@ -265,7 +265,7 @@ class CudaExecutable:
             if used is not self.stream:
                 let_wait(int(used), self.stream.handle)
             brought = Brought(tuple(inputs), tuple(outputs))
-            instance.run(Call(brought, on_host, owners, (), False, None), used)
+            instance.run(Call(brought, on_host, owners), used)
         finally:
             instance.lock.release()
         return used
@@ -274,7 +274,7 @@ class CudaExecutable:
         """Copy arrays into the buffers that the program reads; return those as device arrays."""
         self._enter()
         with self._first.lock:
-            found = read_arguments(self.plan, self.device, args, self._first, self.stream)
+            found = self._read(args, self.stream)
             self._first.fill(found.addresses, found.on_host, found.owners)
         self.synchronize()
         return self.device_inputs

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from sys import getrefcount
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.bind import Stopwatch
@@ -19,6 +19,7 @@ from hlo2graph.backends.cuda.copier import Copier
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.driver import Device
 from hlo2graph.backends.cuda.kept_alive import KeptAlive
+from hlo2graph.backends.cuda.known import Known, KnownCalls
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream, write_array
@@ -26,11 +27,12 @@ from hlo2graph.backends.cuda.partial.graphs import built
 from hlo2graph.backends.cuda.pointers import Site
 from hlo2graph.backends.cuda.ports import Placement
 from hlo2graph.backends.cuda.route import Brought, Move, Route, Router
+from hlo2graph.backends.cuda.straight import Straight
 from hlo2graph.errors import BackendError
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Bound
 
-ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay, or are these
+ROUTES = 64  # kept for calls whose arrays lie where those of an earlier one lay
 NOTHING: Mapping[int, Array] = MappingProxyType({})  # from the host
 OWN_REFERENCES = 3  # to what an instance holds: its own, a variable's, and getrefcount's argument
 
@@ -77,10 +79,7 @@ class Instance:
         self._kept = KeptAlive()
         self._results: tuple[DeviceArray, ...] = ()
         self._results_on: Stream | None = None
-        self._known: OrderedDict[tuple[int, ...], Known] = OrderedDict()  # by arguments' ids
-        self._passes = 0  # of arrays from stream to stream, when these were known
-        self._asked: tuple[int, ...] = ()  # the key of the arguments that came last
-        self._again: tuple[Known | None, Sequence[object]] = (None, ())
+        self._known, self._straight = KnownCalls(), Straight(plan, self._router, stream)
         weakref.finalize(self, _wait, stream, self._ran, self._kept).atexit = False
 
     @cached_property
@@ -113,44 +112,28 @@ class Instance:
 
     def run(self, call: Call, stream: Stream) -> Route:
         """Enqueue one call on `stream`; return where its arrays lie."""
+        self._known.forget_last()
         route = self._route(call.brought)
         self._enqueue(route, call.on_host, stream, call.owners)
         if call.is_still and stream is self.stream:
-            self._remember(call, route)
+            self._known.note(Known(call.args, route, call.owners, call.deletable))
         return route
 
-    def again(self, args: Sequence[object]) -> bool:
-        """Enqueue an earlier call once more, if `args` are its very arrays; tell whether they are.
+    def run_at_once(self, args: tuple[object, ...]) -> bool:
+        """Enqueue a call on our own stream, results at home, if there is little to it; tell that.
 
-        Only calls on our own stream count, with arrays that stay where and as they are.
+        Its arguments are the very ones of an earlier call, or arrays of ours used where they lie.
         """
-        self._asked = tuple(map(id, args))
-        known = self._known.get(self._asked)
-        if known is None:
+        known = self._known.find(args)
+        if known is not None:
+            self._enqueue(known.route, NOTHING, self.stream, known.owners)
+            return True
+        route = self._straight.route(args)
+        if route is None:
             return False
-        if self._passes != DeviceArray.passes:  # one of them may be ready elsewhere now
-            self._known.clear()
-            return False
-        for ref, arg in zip(known.refs, args, strict=True):
-            if ref() is not arg:
-                return False
-        last, owners = self._again
-        if known is not last:
-            owners = known.owners or [args[k] for k in known.kept]
-            self._again = known, owners
-        self._enqueue(known.route, NOTHING, self.stream, owners)
+        self._enqueue(route, NOTHING, self.stream, args)
+        self._known.note(Known(args, route, args, ()))
         return True
-
-    def _remember(self, call: Call, route: Route) -> None:
-        """Know a call again; of those that keep something of other libraries alive, the last."""
-        if call.kept is None or self._passes != DeviceArray.passes:
-            self._known.clear()
-            self._passes = DeviceArray.passes
-        self._known[self._asked] = Known(
-            call.refs, route, call.owners if call.kept is None else (), call.kept or ()
-        )
-        if len(self._known) > ROUTES:
-            self._known.popitem(last=False)
 
     @property
     def home_results(self) -> tuple[int, ...]:
@@ -238,14 +221,20 @@ class Instance:
         with self.holder.lock:
             self._enter(stream)
             try:
-                self._copier(route.before, stream)
-                for position, array in on_host.items():
-                    shape = self._loaded.plan.inputs[position].shape
-                    write_array(route.inputs[position], shape, array, stream)
+                if route.before:
+                    self._copier(route.before, stream)
+                if on_host:
+                    self._write(on_host, route, stream)
                 self._launch(route.placement, stream)
-                self._copier(route.after, stream)
+                if route.after:
+                    self._copier(route.after, stream)
             finally:
                 self._leave(stream, owners)
+
+    def _write(self, on_host: Mapping[int, Array], route: Route, stream: Stream) -> None:
+        for position, array in on_host.items():
+            shape = self._loaded.plan.inputs[position].shape
+            write_array(route.inputs[position], shape, array, stream)
 
     def _launch(self, placement: Placement, stream: Stream) -> None:
         share = self._loaded.share
@@ -273,26 +262,16 @@ class Instance:
 class Call(NamedTuple):
     """One call's arrays: those on the device by address, those on the host by position.
 
-    `owners` must live until it has run: arguments at the positions `kept`, or something of other
-    libraries too where that is None. `is_still` says that the arrays, which `refs` refer to, are
-    all on the device and can neither move nor change.
+    `owners` must live until it has run. `is_still` says that the arguments are all on the device
+    and can neither move nor change, but for those that JAX can delete.
     """
 
     brought: Brought
     on_host: Mapping[int, Array]
     owners: Sequence[object]
-    refs: Sequence[Callable[[], object]]
-    is_still: bool
-    kept: Sequence[int] | None
-
-
-class Known(NamedTuple):
-    """A call that may come again as it was; what must live is in `owners`, or at `kept`."""
-
-    refs: Sequence[Callable[[], object]]
-    route: Route
-    owners: Sequence[object]
-    kept: Sequence[int]
+    args: tuple[object, ...] = ()
+    is_still: bool = False
+    deletable: Sequence[Any] = ()
 
 
 def _built_with_table(

@@ -9,9 +9,10 @@ after it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
+from operator import add, mod
 from typing import NamedTuple
 
 from hlo2graph.backends.cuda.addresses import Addresses
@@ -63,9 +64,10 @@ class Router:
         self.home_results = tuple(home.of(b.slice) for b in plan.outputs)
         self.home: Placement = tuple(home.bases[p.allocation] for p in ports)
         self._all_home = (None,) * len(plan.outputs)
-        self._taken = self._where_they_lie()
         at_home = Brought(self._home_in, self._all_home)
-        self._bounds = bounds(self._written(self.home, range(len(ports)), at_home))
+        starts, ends = bounds(self._written(self.home, range(len(ports)), at_home))
+        self._starts, self._ends = repeat(starts), repeat(ends)
+        self._taken = self._taken_as_they_lie()
         self._blocks = {
             index: (base, base + allocation.size)
             for index, (base, allocation) in enumerate(
@@ -94,30 +96,41 @@ class Router:
     def simple(self, brought: Brought) -> Route | None:
         """Return the route of arguments that are all used where they lie, results at home.
 
-        None where there is more to it. This is what a call with new arrays waits for.
+        None where there is more to it.
         """
-        if self._taken is None or brought.outputs != self._all_home:
+        if brought.outputs != self._all_home or None in brought.inputs:
             return None
-        placement, (starts, ends), inputs = list(self.home), self._bounds, []
-        for given, (port, size, alignment) in zip(brought.inputs, self._taken, strict=True):
-            if given is None or given % alignment:
-                return None
-            before = bisect_left(starts, given + size)
-            if before and ends[before - 1] > given:
-                return None
-            placement[port] = given
-            inputs.append(given)
-        return Route((), tuple(inputs), tuple(placement), (), self.home_results)
+        inputs = tuple(given for given in brought.inputs if given is not None)
+        placement = self.straight(inputs)
+        return None if placement is None else self.straight_route(inputs, placement)
 
-    def _where_they_lie(self) -> list[tuple[int, int, int]] | None:
-        """Return the port of each argument, its size and alignment, if none is ever written."""
-        found = []
-        for position in range(len(self._plan.inputs)):
-            port = self._inputs.get(position)
-            if port is None or self._ports[port].is_written:
-                return None
-            found.append((port, self._ports[port].size, self._ports[port].alignment))
-        return found
+    def straight(self, inputs: tuple[int, ...]) -> Placement | None:
+        """Return where the ports lie for arguments used where they lie, results at home.
+
+        None where one of them cannot be. A call with new arrays waits for this, so nothing here is
+        a loop: as many written spans must end before an argument begins as begin before it ends.
+        """
+        taken = self._taken
+        if taken is None or any(map(mod, inputs, taken.alignments)):
+            return None
+        begun = map(bisect_left, self._starts, map(add, inputs, taken.sizes))
+        if list(begun) != list(map(bisect_right, self._ends, inputs)):
+            return None
+        return tuple(map((*inputs, *self.home).__getitem__, taken.order))
+
+    def straight_route(self, inputs: tuple[int, ...], placement: Placement) -> Route:
+        """Return the route of arguments for which `straight` has found `placement`."""
+        return Route((), inputs, placement, (), self.home_results)
+
+    def _taken_as_they_lie(self) -> _Taken | None:
+        """Return what the arguments must be to be used where they lie, if none is ever written."""
+        count = len(self._plan.inputs)
+        by_port = {self._inputs.get(position): position for position in range(count)}
+        if None in by_port or any(self._ports[k].is_written for k in self._inputs.values()):
+            return None
+        taken = [self._ports[self._inputs[position]] for position in range(count)]
+        order = [by_port.get(k, count + k) for k in range(len(self._ports))]
+        return _Taken([p.size for p in taken], [p.alignment for p in taken], order)
 
     def _refuse_shared_results(self, brought: Brought) -> None:
         ends = [
@@ -246,6 +259,14 @@ class Router:
                 after.append(Move(made, wanted, size))
             results.append(made if wanted is None else wanted)
         return Route(tuple(before), tuple(inputs), tuple(placement), tuple(after), tuple(results))
+
+
+class _Taken(NamedTuple):
+    """Arguments used where they lie, and for each port its place among these, all homes behind."""
+
+    sizes: Sequence[int]
+    alignments: Sequence[int]
+    order: Sequence[int]
 
 
 def in_waves(
