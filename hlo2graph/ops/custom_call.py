@@ -6,7 +6,9 @@ a module is planned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from hlo2graph.errors import VerifyError
 from hlo2graph.hlo import AnyShape, Instruction, Shape, TupleShape
@@ -22,6 +24,15 @@ from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_
 from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
 from hlo2graph.ops.device_shaping import same_index
 from hlo2graph.ops.expect import host_arrays, refuse, require
+from hlo2graph.ops.sort_digits import (
+    COUNT_DIGITS,
+    SORT_DIGITS,
+    count_digits,
+    infer_counts,
+    infer_sorted,
+    sort_digits,
+    why_not_digits,
+)
 from hlo2graph.ops.sort_runs import SORT_RUNS, begins_a_sort, infer_runs, sort_runs, why_not_runs
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
@@ -76,13 +87,31 @@ TARGETS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A call that passes write, which applies a computation."""
+
+    infer: Callable[[Instruction, Sequence[AnyShape], Computations], AnyShape]
+    host: Callable[[Instruction, Sequence[HostValue], Evaluator], HostValue]
+    why_not: Callable[[Instruction], str | None]
+    form: str
+
+
+_STEPS: Mapping[str, _Step] = MappingProxyType(
+    {
+        SORT_RUNS: _Step(infer_runs, sort_runs, why_not_runs, "sort-runs"),
+        COUNT_DIGITS: _Step(infer_counts, count_digits, why_not_digits, "count-digits"),
+        SORT_DIGITS: _Step(infer_sorted, sort_digits, why_not_digits, "sort-digits"),
+    }
+)
+
+
 def _infer(
     instr: Instruction, operands: Sequence[AnyShape], computations: Computations
 ) -> AnyShape:
     require(instr, "custom_call_target" in instr.attrs, "needs the attribute custom_call_target")
-    if target_of(instr) == SORT_RUNS:
-        return infer_runs(instr, operands, computations)
-    return instr.shape
+    step = _STEPS.get(target_of(instr))
+    return step.infer(instr, operands, computations) if step else instr.shape
 
 
 def check_call(instr: Instruction, operands: Sequence[AnyShape]) -> None:
@@ -113,14 +142,14 @@ def misfit(instr: Instruction, operands: Sequence[AnyShape]) -> str | None:
 
 
 def _run(instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator) -> HostValue:
-    if target_of(instr) == SORT_RUNS:
-        return sort_runs(instr, operands, evaluate)
+    if step := _STEPS.get(target_of(instr)):
+        return step.host(instr, operands, evaluate)
     return TARGETS[target_of(instr)].host(instr, operands)
 
 
 def _why_not(instr: Instruction) -> str | None:
-    if target_of(instr) == SORT_RUNS:
-        return why_not_runs(instr)
+    if step := _STEPS.get(target_of(instr)):
+        return step.why_not(instr)
     target = TARGETS.get(target_of(instr))
     return target.why_not(instr) if target else f'no rule for "{target_of(instr)}"'
 
@@ -129,8 +158,8 @@ def _device(instr: Instruction) -> DeviceChoice:
     reason = _why_not(instr)
     if reason:
         return NoDevice(reason)
-    if target_of(instr) == SORT_RUNS:
-        return OwnKernel("sort-runs")
+    if step := _STEPS.get(target_of(instr)):
+        return OwnKernel(step.form)
     return TARGETS[target_of(instr)].device(instr)
 
 

@@ -35,7 +35,7 @@ OPTIONS = (
 )
 COOPERATES = re.compile(
     r"__sync|shuffle|__shfl|block_sum|sort_window|sort_by_key|count_before|by_warp|fft_line"
-    r"|factor_block|take_|a\.solve"
+    r"|factor_block|take_|a\.solve|count_digits"
 )
 
 

@@ -2,7 +2,9 @@
 
 Either windows as large as a block holds are sorted, then neighbours are merged until one run is
 left; or smaller windows, for more blocks, and each step joins several runs: every element looks
-for its place in all of them. That is more work, but fewer steps. All figures are of an H200.
+for its place in all of them. That is more work, but fewer steps. Or elements go where one digit of
+their keys says, digit by digit: steps that each look at all elements twice, however many there are.
+All figures are of an H200.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import ceil
 
+from hlo2graph.ops.sort_digits import Chunks
 from hlo2graph.ops.sort_runs import LONGEST_JOINED, Runs
 
 SMALL = 1024  # elements of the smaller windows
@@ -17,10 +20,29 @@ _SORT_NS, _SORT_EACH_NS = 4500, 0.02  # of the smaller windows, and for each ele
 _WHOLE_NS, _WHOLE_EACH_NS = 9000, 0.015  # of the larger
 _MERGE_NS, _MERGE_EACH_NS = 6700, 0.004
 _JOIN_NS, _LOOK_NS = 2200, 0.0012  # of a step, and for each look of an element
+_DIGIT_NS, _DIGIT_EACH_NS = 6500, 0.006
+_COMPARED = 3  # times as long, where a comparator does more than to compare one short key
+_BLOCKS, _TILE = 132, 2048  # that sort by a digit, and elements that each of them takes at least
 
 
 def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
     """Return the steps that sort rows of `whole` elements; a block holds `window`."""
+    return _reckoned(along, rows, whole, window)[0]
+
+
+def chunks_of_sort(
+    along: int, rows: int, whole: int, window: int, digits: int, *, has_key: bool
+) -> Chunks | None:
+    """Return how rows are sorted by `digits` digits, or None where runs take less."""
+    runs = _reckoned(along, rows, whole, window)[1] * (1 if has_key else _COMPARED)
+    taken = digits * (_DIGIT_NS + _DIGIT_EACH_NS * rows * whole)
+    if not digits or whole <= window or taken >= runs:
+        return None
+    each = max(1, -(-rows * whole // (_BLOCKS * _TILE)))
+    return Chunks(along, min(each, -(-whole // _TILE)) * _TILE)
+
+
+def _reckoned(along: int, rows: int, whole: int, window: int) -> tuple[list[Runs], float]:
     bits = (whole - 1).bit_length()
     first, small = (min(size, 1 << bits).bit_length() - 1 for size in (window, SMALL))
     small = min(first, small)
@@ -36,4 +58,5 @@ def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
         taken = _SORT_NS + count * _JOIN_NS + (_SORT_EACH_NS + _LOOK_NS * looks) * elements
         if taken < least:
             best, least = sizes, taken
-    return [Runs(along, 1 << best[0], 1)] + [Runs(along, 1 << b, 1 << a) for a, b in pairwise(best)]
+    joined = [Runs(along, 1 << b, 1 << a) for a, b in pairwise(best)]
+    return [Runs(along, 1 << best[0], 1), *joined], least

@@ -1,7 +1,8 @@
 """Take long sorts apart into steps that many blocks do at once.
 
 In and out: a Module of the same meaning. Windows of a row are sorted first; then runs are merged,
-or several joined, until one is left (sort_steps.py).
+or several joined, until one is left; or elements are sorted by one digit after the other of their
+keys (sort_steps.py, digits.py).
 
 So that every block finds the same place for an element, the comparator must order all that it is
 given: where it compares floats by value, NaNs are made one number above all others. Without that
@@ -23,10 +24,10 @@ from hlo2graph.hlo import (
     Literal,
     Module,
     Shape,
-    TupleShape,
 )
 from hlo2graph.ops.expect import integers
-from hlo2graph.ops.sort_key import SortKey, sort_key
+from hlo2graph.ops.sort_digits import WIDEST, Chunks
+from hlo2graph.ops.sort_key import SortKey, sort_key, sort_keys
 from hlo2graph.ops.sort_runs import (
     Runs,
     counts,
@@ -36,11 +37,13 @@ from hlo2graph.ops.sort_runs import (
     window_for,
 )
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.large.sort_steps import steps_of_sort
+from hlo2graph.passes.large.digits import digits_of, leaves_of, regions_of, sort_by_digits
+from hlo2graph.passes.large.sort_steps import chunks_of_sort, steps_of_sort
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
 _PRED = DTYPES["pred"]
+MOST_BYTES = 32  # of all operands' elements that a thread keeps while it sorts by digits
 
 
 def split_sorts(module: Module) -> Module:
@@ -54,7 +57,10 @@ def split_sorts(module: Module) -> Module:
                 continue
             total = orders.total(comparator)
             steps = _steps(draft, instr)
-            if len(steps) > 1 and not _counts(draft, instr, orders.key(total)):
+            chunks = _chunks(draft, instr, orders, total)
+            if chunks:
+                sort_by_digits(draft, instr, chunks, orders.digits(total))
+            elif len(steps) > 1 and not _counts(draft, instr, orders.key(total)):
                 _split(draft, instr, steps, total)
             elif total != comparator:
                 attrs = {**instr.attrs, "to_apply": total}
@@ -88,27 +94,32 @@ def _steps(draft: Draft, instr: Instruction) -> list[Runs]:
     return steps_of_sort(along, shape.elements // whole, whole, window_for(instr.shape, whole))
 
 
+def _chunks(draft: Draft, instr: Instruction, orders: _Orders, comparator: str) -> Chunks | None:
+    """Return how elements are taken that are sorted by digits, where that is best."""
+    (along,) = integers(instr, "dimensions")
+    shape = draft.shape(instr.operands[0])
+    whole = shape.dims[along]
+    sizes = [leaf.dtype.size for leaf in instr.shape.leaves()]
+    digits = digits_of(orders.keys(comparator))
+    alike = all(leaf.minor_to_major[0] == along for leaf in instr.shape.leaves())
+    if sum(sizes) > MOST_BYTES or max(sizes) > WIDEST or not alike:
+        return None
+    has_key = orders.key(comparator) is not None
+    window = window_for(instr.shape, whole)
+    return chunks_of_sort(along, shape.elements // whole, whole, window, digits, has_key=has_key)
+
+
 def _split(draft: Draft, instr: Instruction, steps: list[Runs], comparator: str) -> None:
     """Put the steps into a sort's place."""
     operands = instr.operands
     for runs in steps[:-1]:
         attrs = {**runs.attrs(), "to_apply": comparator}
         name = draft.add(instr, "custom-call", instr.shape, operands, attrs)
-        operands = _leaves(draft, instr, name)
+        operands = leaves_of(draft, instr, name)
     last = {**instr.attrs, **steps[-1].attrs(), "to_apply": comparator}
     for name in ("dimensions", "is_stable"):
         last.pop(name, None)
     draft.become(instr.name, replace(instr, opcode="custom-call", operands=operands, attrs=last))
-
-
-def _leaves(draft: Draft, instr: Instruction, name: str) -> tuple[str, ...]:
-    """Return the arrays of a step's result."""
-    if not isinstance(instr.shape, TupleShape):
-        return (name,)
-    return tuple(
-        draft.add(instr, "get-tuple-element", part, (name,), {"index": number})
-        for number, part in enumerate(instr.shape.parts)
-    )
 
 
 class _Orders:
@@ -119,6 +130,7 @@ class _Orders:
         self._names = Names(computations)
         self._found: dict[str, str] = {}
         self.made: dict[str, Computation] = {}
+        self._digits: dict[str, list[Computation]] = {}
 
     def total(self, name: str) -> str:
         """Return the name of a comparator like `name`."""
@@ -134,7 +146,21 @@ class _Orders:
 
     def key(self, name: str) -> SortKey | None:
         """Return the key that a comparator compares, if that is all that it does."""
-        return sort_key(self.made if name in self.made else self._computations, name)
+        return sort_key(self._known(name), name)
+
+    def keys(self, name: str) -> tuple[SortKey, ...]:
+        """Return the keys that a comparator compares one after the other, if it does no more."""
+        return sort_keys(self._known(name), name)
+
+    def digits(self, name: str) -> list[Computation]:
+        """Return what gives the digits of an element that a comparator compares."""
+        if name not in self._digits:
+            self._digits[name] = list(regions_of(self.keys(name), self._names, name))
+            self.made.update({region.name: region for region in self._digits[name]})
+        return self._digits[name]
+
+    def _known(self, name: str) -> Mapping[str, Computation]:
+        return self.made if name in self.made else self._computations
 
     def may_write(self, name: str) -> bool:
         """Tell whether a comparator calls nothing that would have to be written too."""

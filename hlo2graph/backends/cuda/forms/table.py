@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from hlo2graph.backends.cuda.forms.convolution import convolution_kernel, suits_convolution
+from hlo2graph.backends.cuda.forms.digits import count_kernel, digits_kernel
 from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
 from hlo2graph.backends.cuda.forms.dot_few import dot_few_kernel, suits_few_columns
 from hlo2graph.backends.cuda.forms.dot_gates import dot_gates_kernel, suits_gates
@@ -31,9 +32,11 @@ OWN_FORMS: Mapping[str, Callable[[Form], KernelSource]] = MappingProxyType(
     {
         "batch-norm": batch_norm_kernel,
         "cholesky": cholesky_kernel,
+        "count-digits": count_kernel,
         "lapack": lapack_kernel,
         "scatter": scatter_kernel,
         "sort": sort_kernel,
+        "sort-digits": digits_kernel,
         "sort-runs": runs_kernel,
         "topk": top_k_kernel,
         "triangular-solve": solve_kernel,

@@ -20,6 +20,7 @@
 #include "slab.cuh"
 #include "search.cuh"
 #include "sort.cuh"
+#include "digits.cuh"
 #include "top.cuh"
 #include "fft.cuh"
 #include "factor.cuh"

@@ -1,0 +1,149 @@
+"""The forms of a sort by digits: counting those of a block's elements, and moving these.
+
+A block takes a chunk of a row. It finds by the counts of all blocks where its elements of each
+digit go, then takes a tile after the other: the elements are put in order by their digit in shared
+memory, one operand after the other, so that neighbours there go to neighbouring places.
+"""
+
+from __future__ import annotations
+
+from hlo2graph.backends.cuda.ctypes import storage_type
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.sort_window import WARP, Window
+from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.hlo import Shape
+from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.sort_digits import DIGITS, WIDEST, Chunks, chunks_of
+
+EACH = 4  # elements of a tile that a thread has
+COUNTING = 512  # threads of a block that counts
+_LEAST, _MOST = 512, 1024  # threads of one that sorts
+
+
+def count_kernel(form: Form) -> KernelSource:
+    """Return the kernel that counts digits."""
+    writer, chunks, length = _begun(form, COUNTING)
+    emit = writer.emit
+    with emit.block(f"const auto digit = [&]({writer.index} at) -> hlo::u32", ";"):
+        place = writer.place("at")
+        values = [emit.leaf(name, 0, place) for name in form.instr.operands]
+        emit.line(f"return {_digit(form, emit, values)};")
+    counts = f"r0 + (size_t)blockIdx.x * {DIGITS}"
+    emit.line(f"hlo::count_digits<{COUNTING}>(first, end, digit, {counts});")
+    return form.source(emit, _blocks(form.shape(0), chunks, length), COUNTING)
+
+
+def digits_kernel(form: Form) -> KernelSource:
+    """Return the kernel that sorts by a digit."""
+    chunks = chunks_of(form.instr)
+    assert chunks is not None
+    widest = max(leaf.dtype.size for leaf in form.results)
+    threads = _LEAST if widest == WIDEST or chunks.chunk <= _LEAST * EACH else _MOST
+    writer, _, length = _begun(form, threads)
+    emit, index = writer.emit, writer.index
+    _find_places(form, writer, threads)
+    with emit.block(f"for ({index} tile = first; tile < end; tile += {threads * EACH})"):
+        tile = threads * EACH
+        emit.line(f"const int count = tile + {tile} < end ? {tile} : (int)(end - tile);")
+        held = _load(form, writer)
+        emit.line(f"int slots[{EACH}];")
+        emit.line(f"hlo::order_digits<{threads}, {EACH}>(digits, slots, places, moves);")
+        _move(form, writer, threads, held)
+    return form.source(emit, _blocks(form.shape(0), chunks, length), threads)
+
+
+def _begun(form: Form, threads: int) -> tuple[Window, Chunks, int]:
+    """Declare which elements of which row a block takes."""
+    chunks = chunks_of(form.instr)
+    assert chunks is not None
+    length = form.shape(0).dims[chunks.dimension]
+    writer = Window(form, form.emitter(), chunks.dimension, threads * EACH, threads)
+    emit = writer.emit
+    row, part = emit.split(emit.integer(emit.block_index), (-1, _parts(chunks, length)))
+    writer.find_row(row)
+    emit.line(f"const {writer.index} row = {row}, part = {part};")
+    emit.line(f"const {writer.index} first = part * {chunks.chunk};")
+    end = f"first + {chunks.chunk} < {length} ? first + {chunks.chunk} : {length}"
+    emit.line(f"const {writer.index} end = {end};")
+    emit.line("if (first >= end) return;")
+    return writer, chunks, length
+
+
+def _parts(chunks: Chunks, length: int) -> int:
+    return max(1, -(-length // chunks.chunk))
+
+
+def _blocks(shape: Shape, chunks: Chunks, length: int) -> int:
+    rows = shape.elements // length if length else 0
+    return max(1, rows * _parts(chunks, length))
+
+
+def _digit(form: Form, emit: ElementEmitter, values: list[Expr]) -> Expr:
+    (found,) = emit.call(str(form.instr.attrs["to_apply"]), values)
+    return f"(hlo::u32){found}"
+
+
+def _find_places(form: Form, writer: Window, threads: int) -> None:
+    """Find where the first element of each digit goes."""
+    emit, name = writer.emit, form.instr.operands[-1]
+    emit.line(f"__shared__ int places[{DIGITS}], moves[{DIGITS}];")
+    with emit.block("const auto counted = [&](int block, int digit) -> int", ";"):
+        at: Index = ("row", emit.integer("block"), emit.integer("digit"))
+        emit.line(f"return {emit.leaf(name, 0, at)};")
+    blocks = _parts(_chunks(form), form.shape(0).dims[writer.along])
+    emit.line(f"hlo::first_places<{threads}>((int)part, {blocks}, counted, places);")
+
+
+def _chunks(form: Form) -> Chunks:
+    chunks = chunks_of(form.instr)
+    assert chunks is not None
+    return chunks
+
+
+def _load(form: Form, writer: Window) -> list[Expr]:
+    """Declare what a thread has of a tile, and the digits; those behind the end come last."""
+    emit, index = writer.emit, writer.index
+    held = [emit.fresh("held") for _ in form.results]
+    for leaf, name in zip(form.results, held, strict=True):
+        emit.line(f"{storage_type(leaf.dtype)} {name}[{EACH}];")
+    emit.line(f"hlo::u32 digits[{EACH}];")
+    own = f"threadIdx.x / {WARP} * {WARP * EACH} + threadIdx.x % {WARP}"
+    emit.line(f"const int own = {own};")
+    emit.line("#pragma unroll")
+    with emit.block(f"for (int e = 0; e < {EACH}; ++e)"):
+        emit.line(f"const {index} at = tile + own + e * {WARP};")
+        place = writer.place(emit.integer("at < end ? at : end - 1"))
+        values = [emit.leaf(name, 0, place) for name in form.instr.operands[:-1]]
+        for leaf, name, value in zip(form.results, held, values, strict=True):
+            emit.line(f"{name}[e] = {emit.stored(leaf.dtype, value)};")
+        emit.line(f"digits[e] = at < end ? {_digit(form, emit, values)} : {DIGITS - 1};")
+    return held
+
+
+def _move(form: Form, writer: Window, threads: int, held: list[Expr]) -> None:
+    """Put a tile in order in shared memory, and from there where it goes."""
+    emit, index = writer.emit, writer.index
+    tile, each = threads * EACH, f"for (int e = 0; e < {EACH}; ++e)"
+    widest = max(leaf.dtype.size for leaf in form.results)
+    emit.line(f"__shared__ hlo::u8 known[{tile}];")
+    emit.line(f"__shared__ hlo::u64 staged[{tile * widest // 8}];")
+    emit.line("#pragma unroll")
+    emit.line(f"{each} known[slots[e]] = (hlo::u8)digits[e];")
+    emit.line(f"{index} goes[{EACH}];")
+    for number, (leaf, name) in enumerate(zip(form.results, held, strict=True)):
+        stage = emit.fresh("stage")
+        kind = storage_type(leaf.dtype)
+        emit.line(f"{kind}* const {stage} = ({kind}*)staged;")
+        emit.line("#pragma unroll")
+        emit.line(f"{each} {stage}[slots[e]] = {name}[e];")
+        emit.line("__syncthreads();")
+        emit.line("#pragma unroll")
+        with emit.block(each):
+            emit.line(f"const int slot = threadIdx.x + e * {threads};")
+            if number == 0:
+                emit.line("goes[e] = slot + moves[known[slot]];")
+            with emit.block("if (slot < count)"):
+                place = emit.offset(leaf, writer.place(emit.integer("goes[e]")))
+                emit.line(f"r{number}[{place}] = {stage}[slot];")
+        emit.line("__syncthreads();")
