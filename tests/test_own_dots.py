@@ -11,7 +11,7 @@ from needs import needs_gxx
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import products
 from hlo2graph.backends.cuda.compiler import compile_ptx, unit_text
-from hlo2graph.backends.cuda.forms import dot_tile
+from hlo2graph.backends.cuda.forms import dot_staged, dot_tile
 from hlo2graph.backends.cuda.kernels import kernels_of
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
@@ -41,6 +41,18 @@ PROGRAMS = {
     "short-sum": dot("f32", "128,9]", "9,128]", "128,128]", PLAIN),
     "batched": dot("f32", "3,34,50]", "3,50,33]", "3,34,33]", BATCH),
     "whole-tiles": dot("f32", "20,64,36]", "20,36,64]", "20,64,64]", BATCH),
+    "bytes": module(
+        "a = s8[40,96] parameter(0) b = s8[96,56] parameter(1) "
+        "ROOT r = s32[40,56] dot(a, b), " + PLAIN
+    ),
+    "bytes-nothing-divides": module(
+        "a = u8[33,75]{0,1} parameter(0) b = u8[75,21] parameter(1) "
+        "ROOT r = u32[33,21] dot(a, b), " + PLAIN
+    ),
+    "bytes-to-bytes": module(
+        "a = s8[3,20,64] parameter(0) b = s8[3,64,24]{1,2,0} parameter(1) "
+        "ROOT r = s8[3,20,24] dot(a, b), " + BATCH
+    ),
     "padded-f16": module(
         "a = f16[30,61] parameter(0) b = f16[64,40] parameter(1) "
         "ROOT r = f16[33,40] fusion(a, b), kind=kOutput, calls=fused",
@@ -292,8 +304,9 @@ def test_whoever_asks_for_all_bits_gets_no_tensor_cores():
         assert ("hlo::mma" in source.text) == source.tf32 == tensor
 
 
-def test_no_few_blocks_begin_when_all_others_are_done():
+def test_no_few_blocks_begin_when_all_others_are_done(monkeypatch):
     """Of 96 images: three tiles each are more blocks of 16 warps than a device has at once."""
+    monkeypatch.setattr(dot_staged, "FEWEST_FLOPS", 1 << 60)
     images = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
     text = dot(
         "f32", "96,96,4096]", "96,16,4096]", "96,96,16]", images + "rhs_contracting_dims={2}"

@@ -5,8 +5,9 @@ The rule, all of it, from shapes and types alone:
 - Types that cuBLASLt does not take, and sums of fewer than FEWEST_STEPS products: ours.
 - A large matrix times FEW_VECTORS, or on tensor cores SKINNY of its type: ours, since memory bounds
   it.
-- Products that tensor cores take (f32 that may round to TF32, bf16, f16): ours up to MOST_FLOPS of
-  their type; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
+- Products that tensor cores take (f32 that may round to TF32, bf16, f16, bytes): ours up to
+  MOST_FLOPS of their type; others, whose products our kernels add one by one: ours up to
+  MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
 - Dots whose results are looked at together, such as the gates of an LSTM, share a kernel where they
@@ -30,12 +31,14 @@ from hlo2graph.hlo import DType, Instruction, Shape
 from hlo2graph.ops.expect import integers, written
 
 FEW_VECTORS = 4
-SKINNY = {"f32": 16, "bf16": 8, "f16": 8}
+SKINNY = {"f32": 16, "bf16": 8, "f16": 8, "s8": 8, "u8": 8}
 MANY_ROWS = 1024  # enough to fill a device
 FEWEST_STEPS = 32
 FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
-MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
+MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26, "s8": 1 << 31, "u8": 1 << 31}
+FLOATS = frozenset({"f32", "bf16", "f16"})  # that tensor cores multiply
+BYTES = frozenset({"s8", "u8"})  # the same
 MOST_OTHER_FLOPS = 1 << 23
 MOST_TOGETHER = 8
 MOST_RESULTS = 1 << 14
@@ -57,7 +60,7 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
         return True
     steps, name = _steps(dot, lhs), lhs.dtype.name
     vectors, most = FEW_VECTORS, MOST_OTHER_FLOPS
-    if takes_tensor_cores(dot, lhs, rhs):
+    if takes_tensor_cores(dot, lhs, rhs) or multiplies_bytes(dot, lhs, rhs):
         vectors, most = SKINNY[name], MOST_FLOPS[name]
     products = prod(lhs.dims[d] for d in integers(dot, "lhs_batch_dims", ()))
     extents = [shape.elements // (products * steps) for shape in (lhs, rhs)]
@@ -115,9 +118,15 @@ def takes_tensor_cores(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     return (
         not asks_for_more(dot)
         and lhs.dtype is rhs.dtype
-        and lhs.dtype.name in MOST_FLOPS
+        and lhs.dtype.name in FLOATS
         and written(dot).dtype.name in {lhs.dtype.name, "f32"}
     )
+
+
+def multiplies_bytes(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
+    """Tell whether tensor cores compute the dot exactly: bytes, summed up in words."""
+    to = written(dot).dtype
+    return lhs.dtype is rhs.dtype and lhs.dtype.name in BYTES and to.is_integer and to.bits <= 32
 
 
 def asks_for_more(dot: Instruction) -> bool:

@@ -3,7 +3,8 @@
 // Blocks run one after another. A block's threads are fibers: each runs until it meets a barrier or
 // a shuffle, then the next one does, so that both work as on a device; what waits at a barrier of the
 // block goes on once all its threads do, or have ended. Shared memory is static,
-// and spoilt before each block. Atomics are plain, since nothing runs at once. `run_backwards` turns
+// and spoilt before each block. The blocks of a cluster run at once, each with dynamic shared memory
+// of its own, and declare none. Atomics are plain, since nothing runs at once. `run_backwards` turns
 // the order of blocks and threads round: what a barrier is missing for then comes out otherwise.
 #pragma once
 
@@ -22,6 +23,7 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __shared__ static __attribute__((section("shared_memory")))
 #define __restrict__
 
@@ -36,12 +38,14 @@ extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")
 
 namespace emulated {
 
-struct Block {
+enum Barrier : char { nothing, block_barrier, cluster_barrier };
+
+struct Block {  // or the blocks of a cluster: the first's number, and all of their threads
   Dim3 grid, dim, index;
   std::vector<ucontext_t> threads;
   std::vector<char*> stacks;
   std::vector<bool> done;
-  std::vector<bool> waits;  // at a barrier of the block
+  std::vector<Barrier> waits;  // at which barrier
   std::vector<uint64_t> exchange;  // one word a thread: what a shuffle hands over
   ucontext_t scheduler;
   unsigned current = 0;
@@ -54,7 +58,11 @@ inline bool backwards = false;  // blocks, and threads between barriers, from th
 inline unsigned turned(unsigned number, unsigned count) {
   return backwards ? count - 1 - number : number;
 }
-inline std::vector<char> dynamic_shared;
+inline unsigned shared_bytes;  // of a block
+inline struct {
+  std::vector<char> all;  // of a cluster's blocks
+  char* data() { return all.data() + block.current / block.dim.x * shared_bytes; }
+} dynamic_shared;
 
 inline void enter() {
   block.body(block.arguments);
@@ -64,6 +72,22 @@ inline void enter() {
 
 // Hand over to the scheduler; the thread goes on once all others have come as far or ended.
 inline void yield() { swapcontext(&block.threads[block.current], &block.scheduler); }
+
+inline void wait(Barrier barrier) {
+  block.waits[block.current] = barrier;
+  yield();
+}
+inline void meet_cluster() { wait(cluster_barrier); }
+inline const char* of_block(const char* own, int rank) {
+  return own + ((long)rank - (long)(block.current / block.dim.x)) * shared_bytes;
+}
+
+// Let threads from `first` on go that wait at a barrier, if all `count` of them do or have ended.
+inline void release(unsigned first, unsigned count, Barrier barrier) {
+  for (unsigned t = first; t < first + count; ++t)
+    if (!block.done[t] && block.waits[t] != barrier) return;
+  for (unsigned t = first; t < first + count; ++t) block.waits[t] = nothing;
+}
 
 inline void run_block(unsigned count, bool cooperative) {
   if (!cooperative) {
@@ -77,7 +101,7 @@ inline void run_block(unsigned count, bool cooperative) {
   while (block.stacks.size() < count) block.stacks.push_back((char*)malloc(stack_bytes));
   block.threads.resize(count);
   block.done.assign(count, false);
-  block.waits.assign(count, false);
+  block.waits.assign(count, nothing);
   block.exchange.assign(count + 32, 0);
   for (unsigned t = 0; t < count; ++t) {
     getcontext(&block.threads[t]);
@@ -88,36 +112,36 @@ inline void run_block(unsigned count, bool cooperative) {
   }
   for (bool alive = true; alive;) {
     alive = false;
-    bool all_wait = true;
     for (unsigned t = 0; t < count; ++t) {
       block.current = turned(t, count);
       if (block.done[block.current]) continue;
-      if (!block.waits[block.current])
+      if (block.waits[block.current] == nothing)
         swapcontext(&block.scheduler, &block.threads[block.current]);
       alive = alive || !block.done[block.current];
-      all_wait = all_wait && (block.done[block.current] || block.waits[block.current]);
     }
-    if (all_wait) block.waits.assign(count, false);
+    for (unsigned t = 0; t < count; t += block.dim.x) release(t, block.dim.x, block_barrier);
+    release(0, count, cluster_barrier);
   }
 }
 
 // What one block leaves in a kernel's shared arrays may not reach the next.
 inline void spoil_shared() {
   memset(__start_shared_memory, 0xA5, __stop_shared_memory - __start_shared_memory);
-  memset(dynamic_shared.data(), 0xA5, dynamic_shared.size());
+  memset(dynamic_shared.all.data(), 0xA5, dynamic_shared.all.size());
 }
 
 inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsigned threads,
-                   unsigned shared_bytes, bool cooperative) {
+                   unsigned shared, unsigned cluster, bool cooperative) {
   block.body = body;
   block.arguments = arguments;
   block.grid = {blocks, 1, 1};
   block.dim = {threads, 1, 1};
-  dynamic_shared.resize(shared_bytes);
-  for (unsigned b = 0; b < blocks; ++b) {
-    block.index = {turned(b, blocks), 0, 0};
+  shared_bytes = shared;
+  dynamic_shared.all.resize(shared * cluster);
+  for (unsigned c = 0; c < blocks / cluster; ++c) {
+    block.index = {turned(c, blocks / cluster) * cluster, 0, 0};
     if (cooperative) spoil_shared();
-    run_block(threads, cooperative);
+    run_block(threads * cluster, cooperative);
   }
 }
 
@@ -127,13 +151,10 @@ extern "C" void run_backwards(int on) { emulated::backwards = on; }
 
 #define gridDim (emulated::block.grid)
 #define blockDim (emulated::block.dim)
-#define blockIdx (emulated::block.index)
-#define threadIdx (Dim3{emulated::block.current, 0, 0})
+#define blockIdx (Dim3{emulated::block.index.x + emulated::block.current / blockDim.x, 0, 0})
+#define threadIdx (Dim3{emulated::block.current % blockDim.x, 0, 0})
 
-inline void __syncthreads() {
-  emulated::block.waits[emulated::block.current] = true;
-  emulated::yield();
-}
+inline void __syncthreads() { emulated::wait(emulated::block_barrier); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulated::yield(); }
 inline void __threadfence() {}
 
@@ -204,9 +225,9 @@ inline T __shfl_sync(unsigned, T value, int lane, int width = 32) {
 struct MmaRegisters {
   uint32_t a[4], b[2];
 };
-inline MmaRegisters shown_registers[1024];
-template <int PerRegister, class Decode>
-inline void emulated_mma(float (&c)[4], MmaRegisters mine, Decode decode) {
+inline MmaRegisters shown_registers[8 * 1024];
+template <int PerRegister, class Sum, class Decode>
+inline void emulated_mma(Sum (&c)[4], MmaRegisters mine, Decode decode) {
   const unsigned me = emulated::block.current, warp = me / 32 * 32;
   const unsigned group = me % 32 / 4, member = me % 4;
   shown_registers[me] = mine;
@@ -224,7 +245,7 @@ inline void emulated_mma(float (&c)[4], MmaRegisters mine, Decode decode) {
 }
 
 // What tensor cores take of shared memory: each thread shows where a line of a piece lies.
-inline const uint32_t* shown_lines[1024];
+inline const uint32_t* shown_lines[8 * 1024];
 inline void emulated_pieces(uint32_t* to, const uint32_t* from, bool turned) {
   const unsigned me = emulated::block.current, warp = me / 32 * 32;
   const unsigned group = me % 32 / 4, member = me % 4;

@@ -1,4 +1,7 @@
-"""The dot form on tensor cores, which round f32 to TF32 and drop bits of their sums."""
+"""The dot form on tensor cores, which round f32 to TF32 and drop bits of their sums.
+
+Of bytes they drop none.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
-from hlo2graph.ops.own_dot import FEWEST_FLOPS, takes_tensor_cores
+from hlo2graph.ops.own_dot import FEWEST_FLOPS, multiplies_bytes, takes_tensor_cores
 
 MOST_ROWS, MOST_COLUMNS = 2 * ROWS, 4 * COLUMNS  # of a tile
 FEWEST_ROWS = 16  # of the larger side, below which most of a tile would be empty
@@ -24,7 +27,21 @@ BUSY = 0.75  # part of a device that at least has work, where the results are en
 def suits_tensor_cores(form: Form) -> bool:
     """Tensor cores may compute it, and it fills their products; so with all that it goes with."""
     dots = form.each
-    return all(fills_products(each, DotProduct(each), together=len(dots)) for each in dots)
+    return all(
+        _multiplies_bytes(each) or fills_products(each, DotProduct(each), together=len(dots))
+        for each in dots
+    )
+
+
+def _multiplies_bytes(form: Form) -> bool:
+    """Tell whether it is a product of bytes, large enough to fill those of tensor cores."""
+    product = DotProduct(form)
+    return (
+        multiplies_bytes(form.instr, form.shape(0), form.shape(1))
+        and by_size(product)[0].extent >= FEWEST_ROWS
+        and prod(product.steps) >= EACH
+        and written(form.instr).elements > 0
+    )
 
 
 def fills_products(
@@ -117,7 +134,7 @@ class TensorWriter(TileWriter):
     def declare(self) -> None:
         """Write the sums of all products of the tile."""
         products = f"[{self.rows.tile // ROWS}][{self.width // COLUMNS}]"
-        self.emit.line(f"float total{products}[4] = {{}};")
+        self.emit.line(f"{self.type} total{products}[4] = {{}};")
 
     def place_thread(self) -> None:
         """Write where the thread's rows and columns are."""
@@ -172,7 +189,7 @@ class TensorWriter(TileWriter):
         emit, places = self.emit, self._places_of(side)
         found = self.elements(part, side, places, steps)
         per = EACH // self.registers
-        how = "tf32_bits" if per == 1 else f"pair_bits<hlo::{self.dtype}>"
+        how = {1: "tf32_bits", 2: f"pair_bits<hlo::{self.dtype}>", 4: "joined_bytes"}[per]
         if found.dtype is not self.wide:
             how = "joined_bits"
         for k in range(len(places)):

@@ -20,7 +20,12 @@ template <class T> __device__ inline u32 joined_bits(T low, T high) {
   return (u32)(u16)low | (u32)(u16)high << 16;
 }
 
-// The same of floats that are rounded on the way.
+// Four bytes, of which words are given.
+__device__ inline u32 joined_bytes(u32 a, u32 b, u32 c, u32 d) {
+  return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | d << 24;
+}
+
+// Two floats that are rounded on the way, as one register.
 template <class T> __device__ inline u32 pair_bits(f32 low, f32 high) { return pair<T>(low, high); }
 
 #ifdef __CUDACC__
@@ -67,16 +72,20 @@ __device__ inline u32 tf32_bits(f32 x) {
   return bits;
 }
 
-#define HLO_MMA(T, WORD)                                                                     \
-  __device__ inline void add_product(T*, f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, \
+#define HLO_MMA(T, SUM, HELD, WORD)                                                           \
+  __device__ inline void add_product(T*, SUM (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, \
                                      u32 b1) {                                                \
     asm("mma.sync.aligned." WORD " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"     \
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                      \
+        : HELD(c[0]), HELD(c[1]), HELD(c[2]), HELD(c[3])                                      \
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));                              \
   }
-HLO_MMA(f32, "m16n8k8.row.col.f32.tf32.tf32.f32")
-HLO_MMA(bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
-HLO_MMA(f16, "m16n8k16.row.col.f32.f16.f16.f32")
+HLO_MMA(f32, f32, "+f", "m16n8k8.row.col.f32.tf32.tf32.f32")
+HLO_MMA(bf16, f32, "+f", "m16n8k16.row.col.f32.bf16.bf16.f32")
+HLO_MMA(f16, f32, "+f", "m16n8k16.row.col.f32.f16.f16.f32")
+HLO_MMA(s8, s32, "+r", "m16n8k32.row.col.s32.s8.s8.s32")
+HLO_MMA(s8, u32, "+r", "m16n8k32.row.col.s32.s8.s8.s32")
+HLO_MMA(u8, s32, "+r", "m16n8k32.row.col.s32.u8.u8.s32")
+HLO_MMA(u8, u32, "+r", "m16n8k32.row.col.s32.u8.u8.s32")
 #undef HLO_MMA
 
 #else  // no GPU's compiler: who compiles for something else brings emulated_mma
@@ -98,20 +107,21 @@ __device__ inline u32 tf32_bits(f32 x) {
   return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
 }
 
-template <class T>
-__device__ inline void add_product(T*, f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+template <class T, class Sum>
+__device__ inline void add_product(T*, Sum (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   const int per_register = 4 / sizeof(T);
-  emulated_mma<per_register>(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits, int place) -> f32 {
+  emulated_mma<per_register>(c, {a0, a1, a2, a3, b0, b1}, [](u32 bits, int place) -> Sum {
     if constexpr (sizeof(T) == 4) return bits_as<f32>(bits);
+    else if constexpr (sizeof(T) == 1) return (Sum)(T)(bits >> 8 * place);
     else return load(bits_as<T>((u16)(bits >> 16 * place)));
   });
 }
 
 #endif
 
-// c += a * b: T is f32 (8 steps a product) or a narrow float (16).
-template <class T>
-__device__ inline void mma(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+// c += a * b: T is f32 (8 steps a product), a narrow float (16) or a byte (32), whose sums are words.
+template <class T, class Sum>
+__device__ inline void mma(Sum (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   add_product((T*)nullptr, c, a0, a1, a2, a3, b0, b1);
 }
 
