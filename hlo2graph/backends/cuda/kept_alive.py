@@ -34,7 +34,8 @@ class KeptAlive:
         """
         if owners is self._last and stream is self._stream:
             return
-        self._drop()
+        if self._held:
+            self._drop()
         self._mark()
         self._last, self._stream = owners, stream
         if at_once:
@@ -68,17 +69,19 @@ class KeptAlive:
 class _Mark:
     """A point in a stream, set and asked for by driver calls that were made ready once."""
 
-    __slots__ = ("_ask", "_set", "_stream", "event")
+    __slots__ = ("_ask", "_on", "_set", "_stream", "event")
 
     def __init__(self) -> None:
         self.event = Event()
         handle, self._stream = c_void_p(int(self.event.handle)), c_void_p()
+        self._on: Stream | None = None
         self._set = bound("cuEventRecord", handle, self._stream, place="marking a call's end")
         self._ask = bound("cuEventQuery", handle).function
 
     def set(self, stream: Stream) -> None:
         """Mark what `stream` has been given so far."""
-        self._stream.value = int(stream)
+        if stream is not self._on:
+            self._on, self._stream.value = stream, int(stream)
         self._set()
 
     @property

@@ -51,7 +51,7 @@ class KnownCalls:
             if not any(array.is_deleted() for array in last.deletable):
                 self._last = last
             return self._last
-        known = self._sets.get(tuple(map(id, args)))
+        known = self._sets.get(tuple(map(id, args))) if self._sets else None
         if known is not None and all(map(is_, map(call, known.refs), args)):
             self._last = Known(args, known.route, args, ())
         return self._last

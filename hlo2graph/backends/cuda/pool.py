@@ -23,9 +23,10 @@ class Pool:
         """Begin with `first`, which is never dropped; there are two at least, if need be."""
         self._all, self._make, self._limit = [first], make, max(2, limit)
         self._lock = threading.Lock()
-        self._local = threading.local()
+        self._users = _Users()
+        self._mine: dict[object, Instance] = {}  # by user
         self._turn = 0
-        first.user = self._user(None)
+        self._give(first, self._user(None))
 
     @property
     def instances(self) -> tuple[Instance, ...]:
@@ -38,30 +39,43 @@ class Pool:
         Waits where all of them are at work.
         """
         user = self._user(stream)
-        while True:
+        mine = self._own(user)
+        while mine is None:
             with self._lock:
-                found = self._mine(user) or self._free(user, idle=True) or self._another(user)
-                found = found or self._free(user, idle=False) or self._renewed(user)
-                if found is not None:
-                    return found
+                mine = self._own(user) or self._free(user, idle=True) or self._another(user)
+                mine = mine or self._free(user, idle=False) or self._renewed(user)
+                if mine is not None:
+                    break
                 self._turn += 1
                 busy = self._all[self._turn % len(self._all)]
             with busy.lock:
                 pass
+        return mine
 
-    def _user(self, stream: Stream | None) -> tuple[object, Stream | None]:
+    def _user(self, stream: Stream | None) -> object:
         """Return who calls: a thread's number comes again when it has ended, its token does not."""
-        try:
-            token = self._local.token
-        except AttributeError:
-            token = self._local.token = object()
-        return token, stream
+        users = self._users.by_stream
+        return users.get(stream) or users.setdefault(stream, object())
 
-    def _mine(self, user: object) -> Instance | None:
-        for instance in self._all:
-            if instance.user == user and instance.lock.acquire(blocking=False):
-                return instance
+    def _own(self, user: object) -> Instance | None:
+        instance = self._mine.get(user)
+        if instance is None or not instance.lock.acquire(blocking=False):
+            return None
+        if instance.user is user:
+            return instance
+        instance.lock.release()  # it was given away just now
         return None
+
+    def _give(self, instance: Instance, user: object) -> None:
+        """Let an instance that nobody is at be the user's."""
+        self._take_away(instance)
+        instance.user = user
+        self._mine[user] = instance
+
+    def _take_away(self, instance: Instance) -> None:
+        if self._mine.get(instance.user) is instance:
+            del self._mine[instance.user]
+        instance.user = None
 
     def _free(self, user: object, *, idle: bool) -> Instance | None:
         for instance in self._all:
@@ -71,7 +85,7 @@ class Pool:
             if instance.has_results_out or (idle and not instance.is_idle):
                 instance.lock.release()
                 continue
-            instance.user = user
+            self._give(instance, user)
             return instance
         return None
 
@@ -92,13 +106,21 @@ class Pool:
         for instance in self._all[1:]:
             if instance.lock.acquire(blocking=False):
                 self._all.remove(instance)
+                self._take_away(instance)
                 instance.lock.release()  # somebody may wait for it, to look for another one then
                 return self._made(user)
         return None
 
     def _made(self, user: object) -> Instance:
         instance = self._make()
-        instance.user = user
         instance.lock.acquire()
+        self._give(instance, user)
         self._all.append(instance)
         return instance
+
+
+class _Users(threading.local):
+    """Who a thread is, by the stream that it calls on."""
+
+    def __init__(self) -> None:
+        self.by_stream: dict[Stream | None, object] = {}

@@ -66,7 +66,7 @@ class Router:
         self._all_home = (None,) * len(plan.outputs)
         at_home = Brought(self._home_in, self._all_home)
         starts, ends = bounds(self._written(self.home, range(len(ports)), at_home))
-        self._starts, self._ends = repeat(starts), repeat(ends)
+        self._starts, self._ends, self._top = repeat(starts), repeat(ends), max(ends, default=0)
         self._taken = self._taken_as_they_lie()
         self._blocks = {
             index: (base, base + allocation.size)
@@ -100,37 +100,43 @@ class Router:
         """
         if brought.outputs != self._all_home or None in brought.inputs:
             return None
-        inputs = tuple(given for given in brought.inputs if given is not None)
-        placement = self.straight(inputs)
-        return None if placement is None else self.straight_route(inputs, placement)
+        return self.straight([given for given in brought.inputs if given is not None])
 
-    def straight(self, inputs: tuple[int, ...]) -> Placement | None:
-        """Return where the ports lie for arguments used where they lie, results at home.
+    def straight(self, inputs: Sequence[int]) -> Route | None:
+        """Return the route of arguments that are all used where they lie, results at home.
 
-        None where one of them cannot be. A call with new arrays waits for this, so nothing here is
-        a loop: as many written spans must end before an argument begins as begin before it ends.
+        None where one of them cannot be. A call with new arrays waits for this.
         """
         taken = self._taken
         if taken is None or any(map(mod, inputs, taken.alignments)):
             return None
-        begun = map(bisect_left, self._starts, map(add, inputs, taken.sizes))
-        if list(begun) != list(map(bisect_right, self._ends, inputs)):
-            return None
-        return tuple(map((*inputs, *self.home).__getitem__, taken.order))
-
-    def straight_route(self, inputs: tuple[int, ...], placement: Placement) -> Route:
-        """Return the route of arguments for which `straight` has found `placement`."""
-        return Route((), inputs, placement, (), self.home_results)
+        if min(inputs) < self._top:  # as many written spans must end before it as begin before its
+            begun = map(bisect_left, self._starts, map(add, inputs, taken.sizes))
+            if list(begun) != list(map(bisect_right, self._ends, inputs)):
+                return None
+        if taken.order is None:
+            placement = (*inputs, *taken.others)
+        else:
+            every = (*inputs, *taken.others)
+            placement = tuple([every[k] for k in taken.order])
+        return Route((), tuple(inputs), placement, (), self.home_results)
 
     def _taken_as_they_lie(self) -> _Taken | None:
         """Return what the arguments must be to be used where they lie, if none is ever written."""
         count = len(self._plan.inputs)
+        if not count:
+            return None
         by_port = {self._inputs.get(position): position for position in range(count)}
         if None in by_port or any(self._ports[k].is_written for k in self._inputs.values()):
             return None
         taken = [self._ports[self._inputs[position]] for position in range(count)]
-        order = [by_port.get(k, count + k) for k in range(len(self._ports))]
-        return _Taken([p.size for p in taken], [p.alignment for p in taken], order)
+        others = [k for k in range(len(self._ports)) if k not in by_port]
+        places = by_port | {k: count + at for at, k in enumerate(others)}
+        order = [places[k] for k in range(len(self._ports))]
+        return _Taken(
+            *([p.size for p in taken], [p.alignment for p in taken]),
+            *([self.home[k] for k in others], None if order == sorted(order) else order),
+        )
 
     def _refuse_shared_results(self, brought: Brought) -> None:
         ends = [
@@ -262,11 +268,15 @@ class Router:
 
 
 class _Taken(NamedTuple):
-    """Arguments used where they lie, and for each port its place among these, all homes behind."""
+    """What arguments must be to be used where they lie, and where the other ports are.
+
+    `order` tells for each port its place among all these, where that is not their own order.
+    """
 
     sizes: Sequence[int]
     alignments: Sequence[int]
-    order: Sequence[int]
+    others: Sequence[int]
+    order: Sequence[int] | None
 
 
 def in_waves(
