@@ -53,6 +53,15 @@ PROGRAMS = {
         "a = s8[3,20,64] parameter(0) b = s8[3,64,24]{1,2,0} parameter(1) "
         "ROOT r = s8[3,20,24] dot(a, b), " + BATCH
     ),
+    "short": module(
+        "a = f8e4m3fn[40,96] parameter(0) b = f8e4m3fn[96,56] parameter(1) "
+        "ROOT r = f32[40,56] dot(a, b), " + PLAIN
+    ),
+    "two-short-ones": module(
+        "a = f8e5m2[33,75]{0,1} parameter(0) b = f8e4m3fn[75,21] parameter(1) "
+        "ROOT r = bf16[33,21] dot(a, b), " + PLAIN
+    ),
+    "short-results": dot("f8e4m3b11fnuz", "20,64]", "64,24]", "20,24]", PLAIN),
     "padded-f16": module(
         "a = f16[30,61] parameter(0) b = f16[64,40] parameter(1) "
         "ROOT r = f16[33,40] fusion(a, b), kind=kOutput, calls=fused",

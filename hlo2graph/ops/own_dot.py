@@ -5,8 +5,8 @@ The rule, all of it, from shapes and types alone:
 - Types that cuBLASLt does not take, and sums of fewer than FEWEST_STEPS products: ours.
 - A large matrix times FEW_VECTORS, or on tensor cores SKINNY of its type: ours, since memory bounds
   it.
-- Products that tensor cores take (f32 that may round to TF32, bf16, f16, bytes): ours up to
-  MOST_FLOPS of their type; others, whose products our kernels add one by one: ours up to
+- Products that tensor cores take (f32 that may round to TF32, floats of 16 bits and less, bytes):
+  ours up to MOST_FLOPS of their type; others, whose products our kernels add one by one: ours up to
   MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
@@ -31,12 +31,14 @@ from hlo2graph.hlo import DType, Instruction, Shape
 from hlo2graph.ops.expect import integers, written
 
 FEW_VECTORS = 4
-SKINNY = {"f32": 16, "bf16": 8, "f16": 8, "s8": 8, "u8": 8}
+SHORT = "f8"  # floats of at most eight bits
+SKINNY = {"f32": 16, "bf16": 8, "f16": 8, SHORT: 8, "s8": 8, "u8": 8}
 MANY_ROWS = 1024  # enough to fill a device
 FEWEST_STEPS = 32
 FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
-MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26, "s8": 1 << 31, "u8": 1 << 31}
+MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
+MOST_FLOPS |= dict.fromkeys((SHORT, "s8", "u8"), 1 << 31)  # cuBLASLt takes few layouts of these
 FLOATS = frozenset({"f32", "bf16", "f16"})  # that tensor cores multiply
 BYTES = frozenset({"s8", "u8"})  # the same
 MOST_OTHER_FLOPS = 1 << 23
@@ -58,10 +60,10 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     """Tell whether the dot of operands of these shapes is computed by a kernel of ours."""
     if gains_nothing(dot, lhs, rhs):
         return True
-    steps, name = _steps(dot, lhs), lhs.dtype.name
+    steps = _steps(dot, lhs)
     vectors, most = FEW_VECTORS, MOST_OTHER_FLOPS
-    if takes_tensor_cores(dot, lhs, rhs) or multiplies_bytes(dot, lhs, rhs):
-        vectors, most = SKINNY[name], MOST_FLOPS[name]
+    if kind := tensor_type(dot, lhs, rhs):
+        vectors, most = SKINNY[kind], MOST_FLOPS[kind]
     products = prod(lhs.dims[d] for d in integers(dot, "lhs_batch_dims", ()))
     extents = [shape.elements // (products * steps) for shape in (lhs, rhs)]
     if min(extents) <= vectors and products * max(extents) >= MANY_ROWS:
@@ -123,10 +125,26 @@ def takes_tensor_cores(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     )
 
 
-def multiplies_bytes(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
-    """Tell whether tensor cores compute the dot exactly: bytes, summed up in words."""
+def tensor_type(dot: Instruction, lhs: Shape, rhs: Shape) -> str | None:
+    """Return the name of the type of a dot that tensor cores may compute, as MOST_FLOPS has it.
+
+    Bytes are summed up exactly, in words. Floats of as few bits, of two types too, are SHORT: they
+    are multiplied as f16, which has all their values.
+    """
     to = written(dot).dtype
-    return lhs.dtype is rhs.dtype and lhs.dtype.name in BYTES and to.is_integer and to.bits <= 32
+    if takes_tensor_cores(dot, lhs, rhs):
+        return lhs.dtype.name
+    if to.is_integer:
+        is_exact = lhs.dtype is rhs.dtype and lhs.dtype.name in BYTES and to.bits <= 32
+        return lhs.dtype.name if is_exact else None
+    if asks_for_more(dot) or not (to.is_float and to.bits <= 32):
+        return None
+    return SHORT if is_short(lhs.dtype) and is_short(rhs.dtype) else None
+
+
+def is_short(dtype: DType) -> bool:
+    """Tell whether f16 has all values of the type."""
+    return dtype.is_float and dtype.bits <= 8 and dtype.name != "f8e8m0fnu"
 
 
 def asks_for_more(dot: Instruction) -> bool:

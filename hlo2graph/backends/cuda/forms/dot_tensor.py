@@ -1,6 +1,6 @@
 """The dot form on tensor cores, which round f32 to TF32 and drop bits of their sums.
 
-Of bytes they drop none.
+Of bytes they drop none; floats of 8 bits are f16 to them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,22 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.dot_parts import COLUMNS, EACH, ROWS, Held, Part, power
+from hlo2graph.backends.cuda.forms.dot_parts import COLUMNS, EACH, ROWS, Elements, Held, Part, power
 from hlo2graph.backends.cuda.forms.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size, neighbours
 from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.hlo import DType
+from hlo2graph.hlo import DTYPES, DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
-from hlo2graph.ops.own_dot import FEWEST_FLOPS, multiplies_bytes, takes_tensor_cores
+from hlo2graph.ops.own_dot import (
+    BYTES,
+    FEWEST_FLOPS,
+    SHORT,
+    is_short,
+    takes_tensor_cores,
+    tensor_type,
+)
 
 MOST_ROWS, MOST_COLUMNS = 2 * ROWS, 4 * COLUMNS  # of a tile
 FEWEST_ROWS = 16  # of the larger side, below which most of a tile would be empty
@@ -28,16 +35,17 @@ def suits_tensor_cores(form: Form) -> bool:
     """Tensor cores may compute it, and it fills their products; so with all that it goes with."""
     dots = form.each
     return all(
-        _multiplies_bytes(each) or fills_products(each, DotProduct(each), together=len(dots))
+        _is_of_bytes(each) or fills_products(each, DotProduct(each), together=len(dots))
         for each in dots
     )
 
 
-def _multiplies_bytes(form: Form) -> bool:
-    """Tell whether it is a product of bytes, large enough to fill those of tensor cores."""
+def _is_of_bytes(form: Form) -> bool:
+    """Tell whether it is a product of integers or floats of 8 bits, and fills tensor cores'."""
     product = DotProduct(form)
+    kinds = BYTES if form.signature.precise else (*BYTES, SHORT)
     return (
-        multiplies_bytes(form.instr, form.shape(0), form.shape(1))
+        tensor_type(form.instr, form.shape(0), form.shape(1)) in kinds
         and by_size(product)[0].extent >= FEWEST_ROWS
         and prod(product.steps) >= EACH
         and written(form.instr).elements > 0
@@ -127,7 +135,8 @@ class TensorWriter(TileWriter):
     ) -> None:
         """Begin a kernel of `parts`, as TileWriter has it."""
         super().__init__(parts, rows, columns, width, emit)
-        self.dtype = self.form.shape(0).dtype
+        own = self.form.shape(0).dtype
+        self.dtype = DTYPES["f16"] if is_short(own) else own
         self.registers = EACH * self.dtype.size // 4
         self.each = (rows.tile // 8, self.width // 8)
 
@@ -190,8 +199,10 @@ class TensorWriter(TileWriter):
         found = self.elements(part, side, places, steps)
         per = EACH // self.registers
         how = {1: "tf32_bits", 2: f"pair_bits<hlo::{self.dtype}>", 4: "joined_bytes"}[per]
-        if found.dtype is not self.wide:
+        if found.dtype is self.dtype and found.dtype is not self.wide:
             how = "joined_bits"
+        elif found.dtype is not self.wide:
+            found = Elements({at: f"hlo::load({x})" for at, x in found.values.items()}, self.wide)
         for k in range(len(places)):
             for register in range(self.registers):
                 values = ", ".join(found.values[k, per * register + n] for n in range(per))
