@@ -162,10 +162,27 @@ LONG = {
         f"window={{size=23x24 pad=1_1x1_1}}, {GRADIENT}",
     ),
     "features-first-bf16": convolution(
+        "bf16[12,16,14,14]",
+        "bf16[12,36,13,14]",
+        "bf16[2,1,16,36]",
+        "window={size=13x14}, dim_labels=fb01_io01->01bf",
+    ),
+}
+SHARED = {
+    "taps": convolution(
+        "f32[2,23,24,64]",
+        "f32[2,23,24,64]",
+        "f32[3,3,64,64]",
+        f"window={{size=23x24 pad=1_1x1_1}}, {GRADIENT}",
+    ),
+    "features-first-bf16": convolution(
         "bf16[12,40,14,14]",
         "bf16[12,36,13,14]",
         "bf16[2,1,40,36]",
         "window={size=13x14}, dim_labels=fb01_io01->01bf",
+    ),
+    "deep": convolution(
+        "f32[1,5,7,130]", "f32[3,3,130,36]", "f32[1,5,7,36]", f"{SAME}, dim_labels=b01f_01io->b01f"
     ),
 }
 
@@ -239,6 +256,11 @@ def in_steps():
     return planned(LONG, "default")
 
 
+@pytest.fixture(scope="module")
+def shared():
+    return planned(SHARED, "default")
+
+
 @pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("name", [*STAGED, *TAPS, "flat"])
@@ -257,6 +279,16 @@ def test_long_sums_are_taken_in_two_steps(in_steps, name):
     sources = list(kernels_of(plans[name]).values())
     assert len(sources) == 2, "the kernel is turned on the way, not by itself"
     assert "hlo::dynamic_shared" in sources[0].text
+    agree_with_the_host(plans[name], kernels, tf32=True)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", SHARED)
+def test_blocks_of_a_cluster_share_sums(shared, name):
+    plans, kernels = shared
+    (source,) = kernels_of(plans[name]).values()
+    assert "__cluster_dims__" in source.text
     agree_with_the_host(plans[name], kernels, tf32=True)
 
 

@@ -7,12 +7,15 @@ groups' sums. The kernel is laid out for that by a transpose, which the convolut
 together they are a fusion, so that nothing else takes the transpose in.
 
 The rule, all of it: there are fewer than BLOCKS tiles of TILE places by TILE features, at least
-FEWEST of both, and each sum is of FEWEST_STEPS products or more. There are as many groups as fill
-BLOCKS, of at least LEAST_STEPS; or twice BLOCKS, where the groups' sums are SMALL beside what is
-read.
+FEWEST of both, and each sum is of FEWEST_STEPS products or more. Where the groups' sums are SMALL
+beside what is read, there are as many groups as fill BLOCKS, or twice as many, of at least
+LEAST_STEPS. Elsewhere blocks that lie together share a sum, CLUSTER of them, each of tiles half as
+wide; there are groups where these do not fill BLOCKS.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hlo2graph.hlo import DTYPES, Attribute, Computation, DimLabels, Instruction, Module, Shape
 from hlo2graph.ops.expect import integer
@@ -24,6 +27,7 @@ from hlo2graph.passes.split_steps import Regions, become_sum
 
 BLOCKS = 66  # half of what a large GPU runs at once: more would take more memory for less
 MOST_BLOCKS = 6 * BLOCKS
+CLUSTER = 8
 SMALL = 1 / 4
 TILE = 64
 FEWEST = 16
@@ -67,10 +71,17 @@ def _groups(draft: Draft, instr: Instruction) -> int:
     if min(rows, columns) < FEWEST or steps < FEWEST_STEPS:
         return 1
     cut = tap_rows(instr, lhs, rhs)
-    tiles = cut.tiles if cut else -(-rows // TILE) * -(-columns // TILE)
+    tiles, half = (
+        replace(cut, inputs=min(cut.inputs, size), outputs=min(cut.outputs, size)).tiles
+        if cut
+        else -(-rows // size) * -(-columns // size)
+        for size in (TILE, TILE // 2)
+    )
     features = rhs.dims[labels.rhs.index("i")]
     small = int(SMALL * (lhs.size + rhs.size) / (out.elements * WIDE.size))
-    most = max(BLOCKS // tiles, min(MOST_BLOCKS // tiles, small))
+    most = min(MOST_BLOCKS // tiles, small)
+    if most * tiles < BLOCKS:
+        most = BLOCKS // (CLUSTER * half)
     most = min(most, steps // LEAST_STEPS, features)
     found = (n for n in range(2, most + 1) if features % n == 0)
     return min(found, key=lambda n: (_rounds(n * tiles) / n, n), default=1)

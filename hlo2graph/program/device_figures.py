@@ -18,12 +18,13 @@ class DeviceFigures:
     threads: int  # resident on a multiprocessor
     bytes_per_second: float  # from and to its memory, as specified
     shared: int = 163 << 10  # bytes that blocks share on a multiprocessor, at most
+    cluster: int = 1  # blocks that may read each other's shared memory
 
 
 FIGURES: Mapping[str, DeviceFigures] = MappingProxyType(
     {
         "sm_80": DeviceFigures(108, 2048, 2.0e12),  # A100 of 80 GB
-        "sm_90": DeviceFigures(132, 2048, 4.8e12, 227 << 10),  # H200
+        "sm_90": DeviceFigures(132, 2048, 4.8e12, 227 << 10, 8),  # H200
     }
 )
 

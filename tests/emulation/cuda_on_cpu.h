@@ -78,7 +78,7 @@ inline void wait(Barrier barrier) {
   yield();
 }
 inline void meet_cluster() { wait(cluster_barrier); }
-inline const char* of_block(const char* own, int rank) {
+inline char* of_block(char* own, int rank) {
   return own + ((long)rank - (long)(block.current / block.dim.x)) * shared_bytes;
 }
 

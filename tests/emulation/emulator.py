@@ -35,8 +35,9 @@ OPTIONS = (
 )
 COOPERATES = re.compile(
     r"__sync|shuffle|__shfl|block_sum|sort_window|sort_by_key|count_before|by_warp|fft_line"
-    r"|factor_block|take_|a\.solve|count_digits"
+    r"|factor_block|factor_panel|take_|a\.solve|count_digits"
 )
+CLUSTER = re.compile(r"__cluster_dims__\((\d+)\)")
 
 
 class EmulatedExecutable(HostExecutable):
@@ -111,12 +112,14 @@ def _wrapper(source: KernelSource) -> str:
     parameters = head[head.index("(") + 1 : head.rindex(")")]
     types = [p.strip().rsplit(" ", 1)[0] for p in parameters.split(",") if p.strip()]
     unpacked = ", ".join(f"*({t}*)a[{k}]" for k, t in enumerate(types))
+    found = CLUSTER.search(source.text)
+    cluster = found[1] if found else "1"
     cooperative = "true" if COOPERATES.search(source.text) else "false"
     return (
         f"static void body_{source.name}(void** a) {{ {source.name}({unpacked}); }}\n"
         f'extern "C" void run_{source.name}(void** a, unsigned blocks, unsigned threads, '
         f"unsigned shared) {{\n  emulated::launch(body_{source.name}, a, blocks, threads, shared, "
-        f"{cooperative});\n}}\n"
+        f"{cluster}, {cooperative});\n}}\n"
     )
 
 

@@ -30,7 +30,13 @@ class Signature:
     still: frozenset[str] = frozenset()  # of p0, ...: what no node of the graph writes
 
     def declare(
-        self, body: Sequence[str], threads: int, *, wide: bool = False, resident: int = 0
+        self,
+        body: Sequence[str],
+        threads: int,
+        *,
+        wide: bool = False,
+        resident: int = 0,
+        cluster: int = 1,
     ) -> str:
         """Return the whole definition around the lines of `body`.
 
@@ -40,12 +46,15 @@ class Signature:
         told which arrays are aligned, so that it can make one access of several. `resident` says
         how many blocks a multiprocessor has at once, where that is known: the compiler may then
         give out all registers, where it would else leave room for blocks that never come.
+        `cluster` says how many blocks, one behind the other, read each other's shared memory.
         """
         body = self.following([*(self._alignment() if wide else ()), *body])
         arguments = [f"const {storage_type(s.dtype)}* p{k}" for k, s in enumerate(self.parameters)]
         arguments += [f"{storage_type(s.dtype)}* r{k}" for k, s in enumerate(self.results)]
         bounds = f"{threads}, {resident}" if resident else f"{threads}"
-        head = f'extern "C" __global__ void __launch_bounds__({bounds})\n{self.name}('
+        bounds = f"__launch_bounds__({bounds})"
+        bounds += f" __cluster_dims__({cluster})" if cluster > 1 else ""
+        head = f'extern "C" __global__ void {bounds}\n{self.name}('
         return head + ", ".join(arguments) + ") {\n" + "\n".join(body) + "\n}\n"
 
     def following(self, body: Sequence[str]) -> list[str]:

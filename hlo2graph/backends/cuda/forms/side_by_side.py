@@ -37,10 +37,16 @@ class _PartSignature(Signature):
     """The signature of a part, whose text is the lines of its body."""
 
     def declare(
-        self, body: Sequence[str], threads: int, *, wide: bool = False, resident: int = 0
+        self,
+        body: Sequence[str],
+        threads: int,
+        *,
+        wide: bool = False,
+        resident: int = 0,
+        cluster: int = 1,
     ) -> str:
         """Return the body."""
-        del threads, resident  # the block has the threads of the widest part
+        del threads, resident, cluster  # the block has the threads of the widest part
         return "\n".join(self.following([*(self._alignment() if wide else ()), *body]))
 
 
@@ -111,7 +117,8 @@ def _part(
     arrays |= {f"r{k}": f"r{first + k}" for k in range(width_of(site))}
     misaligned = frozenset(mine for mine, array in arrays.items() if array in whole.misaligned)
     still = frozenset(mine for mine, array in arrays.items() if array in whole.still)
-    own = signature_of("part", called, whole.device, misaligned, precise=whole.precise, still=still)
+    device = replace(whole.device, cluster=1)  # blocks of one part alone could not be one
+    own = signature_of("part", called, device, misaligned, precise=whole.precise, still=still)
     signature = _PartSignature(*(getattr(own, field.name) for field in fields(own)))
     pairs = tuple(
         (k, r - first)

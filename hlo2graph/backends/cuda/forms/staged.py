@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from math import prod
 
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.partners import Partners
 from hlo2graph.backends.cuda.forms.product import Side, StepwiseProduct, tests_inside
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.forms.staged_operand import CHUNK, FOUR, Operand
@@ -64,15 +65,18 @@ class StagedWriter:
         self.dtype, self.wide = form.shape(0).dtype, product.wide
         self.results = Results(form, self.emit)
         self.rows, self.columns = self._tiled()
-        self.blocks = prod(product.batches) * self.rows.tiles * self.columns.tiles
-        self.resident = -(-self.blocks // form.signature.device.multiprocessors)
+        self.tiles = prod(product.batches) * self.rows.tiles * self.columns.tiles
         self.span = self._span()
         self.most = MOST_WARPS[self.span] * WARP
         self.team = self.rows.tile // self.span * (self.columns.tile // SPAN) * WARP
         self.sides = self._operands(4 // self.dtype.size)
         self.chunks = self._count_chunks()
+        self.cluster = Partners.of_tiles(form.signature.device, self.tiles, self.chunks)
+        self.blocks = self.tiles * self.cluster
+        self.resident = -(-self.blocks // form.signature.device.multiprocessors)
         self.teams = self._count_teams()
-        self.rounds = -(-self.chunks // self.teams)
+        self.partners = Partners(self.cluster, self.teams)
+        self.rounds = -(-self.chunks // self.partners.all)
         self.readers = self._readers()
         result = written(form.instr)
         minor = next((d for d in result.minor_to_major if result.dims[d] > 1), result.rank)
@@ -104,7 +108,7 @@ class StagedWriter:
 
     def _span(self) -> int:
         """Return how many rows a warp computes."""
-        is_busy = self.blocks >= self.form.signature.device.multiprocessors
+        is_busy = self.tiles >= self.form.signature.device.multiprocessors
         return MOST_SPAN if is_busy and self.rows.tile >= MOST_SPAN else SPAN
 
     def _operands(self, per: int) -> tuple[Operand, Operand]:
@@ -116,7 +120,7 @@ class StagedWriter:
         return -(-prod(self.product.steps) // self.sides[0].steps)
 
     def _readers(self) -> tuple[Reader, Reader]:
-        at_once, copies = self.sides[0].steps * self.teams, self.stages > 1
+        at_once, copies = self.sides[0].steps * self.partners.all, self.stages > 1
         a, b = (
             Reader(self.form, self.emit, self.product, operand, at_once, copies)
             for operand in self.sides
@@ -129,7 +133,7 @@ class StagedWriter:
         shared = self.form.signature.device.shared - CACHE
         while (
             2 * teams * self.team * self.resident <= self.most
-            and 4 * teams <= self.chunks
+            and 4 * teams * self.cluster <= self.chunks
             and 2 * teams * 4 * self._words * blocks <= shared
         ):
             teams *= 2
@@ -158,7 +162,11 @@ class StagedWriter:
         shared = 4 * self.teams * self._words
         most = max(1, min(self.most // threads, signature.device.shared // shared))
         text = signature.declare(
-            self.emit.needed_lines(), threads, wide=True, resident=min(self.resident, most)
+            self.emit.needed_lines(),
+            threads,
+            wide=True,
+            resident=min(self.resident, most),
+            cluster=self.cluster,
         )
         return KernelSource(
             signature.name,
@@ -172,6 +180,9 @@ class StagedWriter:
     def _write(self) -> None:
         emit, rows, columns = self.emit, self.rows, self.columns
         block = emit.integer(emit.block_index)
+        if self.cluster > 1:
+            emit.line(f"const int rank = {block} % {self.cluster};")
+            block = emit.integer(f"{block} / {self.cluster}")
         tiles = rows.tiles * columns.tiles
         self.batch = emit.split(emit.integer(f"{block} / {tiles}"), self.product.batches)
         tile = emit.integer(f"{block} % {tiles}")
@@ -194,8 +205,10 @@ class StagedWriter:
             self._multiply_in_turn()
         across, along = (rows, columns) if self.along_columns else (columns, rows)
         self._share(along)
-        emit.line("__syncthreads();")
+        emit.line(self.partners.barrier)
         self._store(across, along)
+        if self.cluster > 1:
+            emit.line(self.partners.barrier)  # what others read stays till then
 
     def _place_readers(self) -> None:
         for reader, start in zip(self.readers, self.starts, strict=True):
@@ -249,7 +262,8 @@ class StagedWriter:
         self.emit.line(f"hlo::u32 *const {first} = {start}, *const {second} = {first} + {size};")
 
     def _fetch(self, number: str) -> None:
-        chunk = self._chunk_at(f"({number} * {self.teams} + team)")
+        before = f"{number} * {self.partners.all} + {self.partners.first(self.teams)}"
+        chunk = self._chunk_at(f"({before}team)")
         for reader in self.readers:
             reader.fetch(self.batch, chunk)
 
@@ -331,8 +345,10 @@ class StagedWriter:
         emit = self.emit
         starts = self.starts if self.along_columns else self.starts[::-1]
         width = FOUR if along.extent % FOUR == 0 else 1
-        slots, threads = across.tile * along.tile // width, self.team * self.teams
-        with emit.block(f"for (int at = threadIdx.x; at < {slots}; at += {threads})"):
+        slots = across.tile * along.tile // (width * self.cluster)
+        first, threads = self.partners.first(slots), self.team * self.teams
+        head = f"for (int at = {first}threadIdx.x; at < {first}{slots}; at += {threads})"
+        with emit.block(head):
             emit.line(f"const int across = at / {along.tile // width};")
             emit.line(f"const int along = at % {along.tile // width} * {width};")
             at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
@@ -349,10 +365,9 @@ class StagedWriter:
         for k, place in enumerate(self._along_results(at[1], along, width)):
             places[along.number] = place
             total = emit.variable(self.wide, "{}")
-            team = f"((float (*)[{along.tile + 1}])(held + t * {self._words}))"
-            emit.line("#pragma unroll")
-            head = f"for (int t = 0; t < {self.teams}; ++t)"
-            emit.line(f"{head} {total} = hlo::add({total}, {team}[across][along + {k}]);")
+            at_place = f"[across][along + {k}]"
+            for line in self.partners.sum_up(total, self._words, along.tile + 1, at_place):
+                emit.line(line)
             index = self.product.result(self.batch, places[0], places[1])
             value = narrowed(
                 emit.operands_of(form.instr), total, self.wide, written(form.instr).dtype

@@ -7,8 +7,7 @@ is read for one tap serves all of the row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
@@ -19,6 +18,7 @@ from hlo2graph.backends.cuda.forms.staged_reader import Reader, Step
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_folds import window_dims
+from hlo2graph.ops.expect import integer
 from hlo2graph.ops.kernel_gradient import TapRows
 
 PLACES = 64  # of a chunk, at most, and about as many where rows are shorter
@@ -26,9 +26,19 @@ PLACES = 64  # of a chunk, at most, and about as many where rows are shorter
 
 def gradient_kernel(form: Form, cut: TapRows) -> KernelSource | None:
     """Return the kernel, if what it reads lies in memory as it will in shared memory."""
-    writer = _Writer(form, cut)
+    writer = _Writer(form, _fine(form, cut))
     found = writer.kernel()
     return found if all(r.is_plain and r.is_sum for r in writer.readers) else None
+
+
+def _fine(form: Form, cut: TapRows) -> TapRows:
+    """Return smaller parts of features, where too few multiprocessors would have any."""
+    device = form.signature.device
+    groups = integer(form.instr, "feature_group_count", 1)
+    wanted = device.multiprocessors * BUSY / (groups * device.cluster)
+    if cut.tiles < wanted:
+        cut = replace(cut, outputs=SPAN)
+    return replace(cut, inputs=SPAN) if cut.tiles < wanted else cut
 
 
 class _Product(ConvolutionProduct):
@@ -107,11 +117,7 @@ class _Writer(StagedWriter):
 
     def _tiled(self) -> tuple[Side, Side]:
         rows, columns = self.product.sides
-        rows, columns = rows.cut(self.cut.taps * self.cut.inputs), columns.cut(self.cut.outputs)
-        wanted = self.form.signature.device.multiprocessors * BUSY
-        if prod(self.product.batches) * rows.tiles * columns.tiles < wanted:
-            columns = columns.cut(SPAN)
-        return rows, columns
+        return rows.cut(self.cut.taps * self.cut.inputs), columns.cut(self.cut.outputs)
 
     def _span(self) -> int:
         return self.cut.inputs
@@ -130,7 +136,7 @@ class _Writer(StagedWriter):
         return -(-images * height * self.chunk.parts // self.chunk.count)
 
     def _readers(self) -> tuple[Reader, Reader]:
-        at_once = self.chunk.count * self.teams
+        at_once = self.chunk.count * self.partners.all
         a, b = (
             _Reader(
                 self.form,

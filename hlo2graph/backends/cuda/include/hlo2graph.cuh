@@ -17,6 +17,7 @@
 #include "cooperate.cuh"
 #include "atomics.cuh"
 #include "mma.cuh"
+#include "cluster.cuh"
 #include "slab.cuh"
 #include "search.cuh"
 #include "sort.cuh"
