@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.dot_parts import COLUMNS, EACH, ROWS, Elements, Held, Part, power
+from hlo2graph.backends.cuda.forms.dot_parts import COLUMNS, EACH, ROWS, Held, Part, power
 from hlo2graph.backends.cuda.forms.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct, Product, Side, by_size, neighbours
@@ -199,10 +199,8 @@ class TensorWriter(TileWriter):
         found = self.elements(part, side, places, steps)
         per = EACH // self.registers
         how = {1: "tf32_bits", 2: f"pair_bits<hlo::{self.dtype}>", 4: "joined_bytes"}[per]
-        if found.dtype is self.dtype and found.dtype is not self.wide:
-            how = "joined_bits"
-        elif found.dtype is not self.wide:
-            found = Elements({at: f"hlo::load({x})" for at, x in found.values.items()}, self.wide)
+        if found.dtype is not self.wide:
+            how = "joined_bits" if found.dtype is self.dtype else "halves"
         for k in range(len(places)):
             for register in range(self.registers):
                 values = ", ".join(found.values[k, per * register + n] for n in range(per))

@@ -159,6 +159,10 @@ HLO_NARROW_INTS(HLO_STORE)
 
 // ---- two by two, where there are instructions that do it ---------------------------------------
 
+// Two of a type all whose values f16 has, as such, in one word.
+template <class T> __device__ inline u32 halves(T low, T high) {
+  return pair<f16>(load(low), load(high));
+}
 // Two neighbours of the four elements in a word, and a word of four: see `two` and `pair`.
 template <class T> __device__ inline Two two_of(u32 word, int number) {
   return two((T)(u8)(word >> 16 * number), (T)(u8)(word >> (16 * number + 8)));
@@ -195,6 +199,9 @@ __device__ inline u32 word_of(u16 low, u16 high) {
   template <> __device__ inline Two two(T low, T high) {                                       \
     const u32 halves = halves_of(T{}, (u16)((u16)low | (u16)high << 8));                       \
     return {widened((f16)half_of(halves, 0)), widened((f16)half_of(halves, 1))};               \
+  }                                                                                            \
+  template <> __device__ inline u32 halves(T low, T high) {                                    \
+    return halves_of(T{}, (u16)((u16)low | (u16)high << 8));                                   \
   }                                                                                            \
   template <> __device__ inline Two two_of<T>(u32 word, int number) {                          \
     const u32 halves = halves_of(T{}, half_of(word, number));                                  \
