@@ -146,12 +146,13 @@ def test_keys_are_found_one_behind_the_other():
     assert found(comparator("s8", "LE")) == ()
 
 
-DIGIT = "digit { a = u16[] parameter(0) ROOT r = u8[] convert(a) }"
+DIGIT = """digit { a = u16[] parameter(0) n = u16[] parameter(1) m = u16[] parameter(2)
+  b = u16[] shift-right-logical(a, n) c = u16[] and(b, m) ROOT r = u8[] convert(c) }"""
 
 
 def call(target: str, operands: str, config: str, shape: str = "u16[10]") -> str:
     return module(
-        "x = u16[10] parameter(0) c = s32[1,3,256] parameter(1) "
+        "x = u16[10] parameter(0) c = s32[1,3,256] parameter(1) n = u16[2] constant({0, 255}) "
         f'ROOT r = {shape} custom-call({operands}), custom_call_target="hlo2graph${target}", '
         f"backend_config={config}, to_apply=digit",
         DIGIT,
@@ -163,25 +164,26 @@ CHUNKS = '{"sort_digits": {"dimension": 0, "chunk": 4}}'
 
 def test_steps_count_and_move():
     x = np.array([5, 3, 3, 0x105, 9, 0x203, 1, 1, 0, 300], np.uint16)
-    text = call("count_digits", "x", CHUNKS, "s32[1,3,256]")
+    text = call("count_digits", "x, n", CHUNKS, "s32[1,3,256]")
     (counts,) = HostExecutable(hlo2graph.plan(text, target="host"))(x, np.zeros((1, 3, 256), "i4"))
     assert [counts[0, k].sum() for k in range(3)] == [4, 4, 2]
     assert (counts[0, 0, 5], counts[0, 0, 3], counts[0, 1, 1]) == (2, 2, 2)
-    text = call("sort_digits", "x, c", CHUNKS)
+    text = call("sort_digits", "x, n, c", CHUNKS)
     (got,) = HostExecutable(hlo2graph.plan(text, target="host"))(x, counts)
     assert got.tolist() == [0, 1, 1, 3, 3, 0x203, 5, 0x105, 9, 300]
 
 
 def test_steps_are_checked():
-    refused(call("sort_digits", "x", CHUNKS), "takes an array or more, and counts")
-    refused(call("sort_digits", "x, c", CHUNKS.replace("4}", "5}")), "takes counts of")
-    refused(call("count_digits", "x, c", CHUNKS), "arrays of the same sizes")
-    text = call("count_digits", "x", CHUNKS, "s32[1,3,256]")
-    refused(text.replace("u8[] convert", "u16[] add").replace("(a)", "(a, a)"), "must return u8")
+    refused(call("sort_digits", "n, c", CHUNKS), "takes arrays, the bits of a digit")
+    refused(call("count_digits", "x, x", CHUNKS), "two numbers as the bits of a digit")
+    refused(call("sort_digits", "x, n, c", CHUNKS.replace("4}", "5}")), "takes counts of")
+    refused(call("count_digits", "x, c, n", CHUNKS), "arrays of the same sizes")
+    text = call("count_digits", "x, n", CHUNKS, "s32[1,3,256]")
+    refused(text.replace("u8[] convert", "u16[] negate"), "must return u8")
     refused(text.replace(", to_apply=digit", ""), "needs the attribute to_apply")
 
 
 @pytest.mark.parametrize("config", ["{}", CHUNKS.replace("4", "0"), CHUNKS.replace('"chunk"', "7")])
 def test_steps_that_say_nothing_sensible_are_refused_by_name(config):
     with pytest.raises(UnsupportedError, match="backend_config"):
-        hlo2graph.compile(call("sort_digits", "x, c", config), backend="host")
+        hlo2graph.compile(call("sort_digits", "x, n, c", config), backend="host")

@@ -1,9 +1,11 @@
 """`hlo2graph$count_digits`, `hlo2graph$sort_digits`: steps of a sort by digits, which passes write.
 
-`to_apply` gives a digit, u8, of an element of the operands. Elements along a dimension are taken
-in chunks of `chunk` (the last one may be shorter). The first call gives how many elements of each
-chunk of a row have each digit: s32[rows, chunks, 256]. The second one is given these counts behind
-the operands, and sorts by the digit; elements of the same digit keep their order.
+`to_apply` gives a digit, u8, of an element of the arrays and of two numbers, which stand behind
+these in one array: where in a key the digit lies, and a mask of its bits. So all steps of a key
+have the same kernels. Elements along a dimension are taken in chunks of `chunk` (the last may be
+shorter). The first call gives how many elements of each chunk of a row have each digit:
+s32[rows, chunks, 256]. The second one is given these counts behind the others, and sorts by the
+digit; elements of the same digit keep their order.
 """
 
 from __future__ import annotations
@@ -89,7 +91,6 @@ def infer_sorted(
     chunks = chunks_of(instr)
     if chunks is None:
         return instr.shape
-    require(instr, len(operands) > 1, "takes an array or more, and counts")
     arrays = _checked(instr, operands[:-1], chunks, computations)
     wanted, given = chunks.counts_of(arrays[0]), operands[-1]
     require(instr, wanted.compatible(given), f"takes counts of {wanted}, got {given}")
@@ -100,17 +101,18 @@ def infer_sorted(
 def _checked(
     instr: Instruction, operands: Sequence[AnyShape], chunks: Chunks, computations: Computations
 ) -> list[Shape]:
-    require(instr, len(operands) > 0, "takes an array or more")
-    arrays = as_arrays(instr, operands)
+    require(instr, len(operands) > 1, "takes arrays, the bits of a digit, and perhaps counts")
+    *arrays, bits = as_arrays(instr, operands)
+    require(instr, bits.dims == (2,), f"takes two numbers as the bits of a digit, got {bits}")
     alike = all(a.dims == arrays[0].dims for a in arrays)
     require(instr, alike, "takes arrays of the same sizes")
     along = replace(instr, attrs={"dimensions": (chunks.dimension,)})
     dimension(along, "dimensions", arrays[0].rank)
     called = callee(instr, "to_apply", computations)
-    takes_scalars(instr, called, "to_apply", [a.dtype for a in arrays])
+    takes_scalars(instr, called, "to_apply", [a.dtype for a in (*arrays, bits, bits)])
     found = called.result.shape
     require(instr, found.compatible(Shape(U8)), f"to_apply={called.name} must return u8[]")
-    return list(arrays)
+    return arrays
 
 
 def count_digits(
@@ -132,10 +134,11 @@ def count_digits(
 def sort_digits(
     instr: Instruction, operands: Sequence[HostValue], evaluate: Evaluator
 ) -> HostValue:
-    """Sort the operands by their digits."""
-    chunks, arrays = chunks_of(instr), host_arrays(operands)[:-1]
+    """Sort the arrays by their digits."""
+    chunks, (*arrays, bits, _) = chunks_of(instr), host_arrays(operands)
     assert chunks is not None
-    order = np.argsort(_digits(instr, arrays, chunks, evaluate), axis=-1, kind="stable")
+    digits = _digits(instr, [*arrays, bits], chunks, evaluate)
+    order = np.argsort(digits, axis=-1, kind="stable")
     results = []
     for array in arrays:
         moved = np.moveaxis(array, chunks.dimension, -1)
@@ -145,10 +148,11 @@ def sort_digits(
 
 
 def _digits(
-    instr: Instruction, arrays: Sequence[Array], chunks: Chunks, evaluate: Evaluator
+    instr: Instruction, operands: Sequence[Array], chunks: Chunks, evaluate: Evaluator
 ) -> Array:
     """Return the digits of each row."""
-    (found,) = as_tuple(evaluate(str(instr.attrs["to_apply"]), arrays))
+    *arrays, bits = operands
+    (found,) = as_tuple(evaluate(str(instr.attrs["to_apply"]), (*arrays, *bits)))
     whole = np.moveaxis(np.broadcast_to(found, arrays[0].shape), chunks.dimension, -1)
     length = whole.shape[-1]
     rows = whole.size // length if length else 0

@@ -5,13 +5,13 @@ The last digit of the last key comes first: each step keeps the order of those b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from hlo2graph.hlo import DTYPES, Computation, DType, Instruction, Literal, Shape
-from hlo2graph.ops.sort_digits import COUNT_DIGITS, DIGIT_BITS, SORT_DIGITS, U8, Chunks
+from hlo2graph.ops.sort_digits import COUNT_DIGITS, DIGIT_BITS, DIGITS, SORT_DIGITS, U8, Chunks
 from hlo2graph.ops.sort_key import SortKey
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.names import Names
@@ -29,29 +29,33 @@ def digits_of(keys: tuple[SortKey, ...]) -> int:
 
 
 def regions_of(keys: tuple[SortKey, ...], names: Names, stem: str) -> Iterator[Computation]:
-    """Yield what gives the digits of an element, those that weigh least first."""
-    for key in reversed(keys):
-        for number in range(key.dtype.bits // DIGIT_BITS):
-            yield _region(key, number, names.fresh(f"{stem}.digit"))
+    """Yield what gives a digit of an element, for each key."""
+    for key in keys:
+        yield _region(key, names.fresh(f"{stem}.digit"))
 
 
 def sort_by_digits(
-    draft: Draft, instr: Instruction, chunks: Chunks, regions: list[Computation]
+    draft: Draft, instr: Instruction, chunks: Chunks, regions: Sequence[Computation]
 ) -> None:
     """Put a count and a step for each digit into a sort's place."""
     operands = instr.operands
-    for number, region in enumerate(regions):
+    digits = [(r, n) for r in reversed(regions) for n in range(_number(r).bits // DIGIT_BITS)]
+    for left, (region, number) in zip(reversed(range(len(digits))), digits, strict=True):
+        kind = _number(region)
+        bits = _bits(draft, instr, kind, number)
         attrs = {**chunks.attrs(COUNT_DIGITS), "to_apply": region.name}
         shape = chunks.counts_of(draft.shape(operands[0]))
-        counts = draft.add(instr, "custom-call", shape, operands, attrs)
+        counts = draft.add(instr, "custom-call", shape, (*operands, bits), attrs)
         attrs = {**chunks.attrs(SORT_DIGITS), "to_apply": region.name}
-        if number == len(regions) - 1:
-            kept = {n: v for n, v in instr.attrs.items() if n not in ("dimensions", "is_stable")}
-            made = replace(instr, opcode="custom-call", operands=(*operands, counts))
-            draft.become(instr.name, replace(made, attrs={**kept, **attrs}))
-            return
-        name = draft.add(instr, "custom-call", instr.shape, (*operands, counts), attrs)
-        operands = leaves_of(draft, instr, name)
+        given = (*operands, bits, counts)
+        if left:
+            operands = leaves_of(
+                draft, instr, draft.add(instr, "custom-call", instr.shape, given, attrs)
+            )
+            continue
+        kept = {n: v for n, v in instr.attrs.items() if n not in ("dimensions", "is_stable")}
+        last = replace(instr, opcode="custom-call", operands=given, attrs={**kept, **attrs})
+        draft.become(instr.name, last)
 
 
 def leaves_of(draft: Draft, instr: Instruction, name: str) -> tuple[str, ...]:
@@ -64,17 +68,31 @@ def leaves_of(draft: Draft, instr: Instruction, name: str) -> tuple[str, ...]:
     )
 
 
-def _region(key: SortKey, number: int, name: str) -> Computation:
-    """Return what gives digit `number` of a key, the least one first."""
+def _bits(draft: Draft, instr: Instruction, kind: DType, number: int) -> str:
+    """Write where digit `number` lies in a number, the least one first, and its mask."""
+    shape = Shape(kind, (2,))
+    array = np.asarray([number * DIGIT_BITS, DIGITS - 1], kind.numpy)
+    return draft.add(instr, "constant", shape, payload=Literal(shape, array))
+
+
+def _number(region: Computation) -> DType:
+    """Return the type of the bits of which a region gives digits."""
+    shape = region.parameters[-1].shape
+    assert isinstance(shape, Shape)
+    return shape.dtype
+
+
+def _region(key: SortKey, name: str) -> Computation:
+    """Return what gives the digit of a key at a place with a mask."""
     lines, found = _of_one_element(key.computation)
     write = _Lines(lines)
     bits, kind = _unsigned(write, found, key.dtype)
     if not key.rises:
         bits = write.add("not", kind, bits)
-    if number:
-        by = write.constant(kind, number * DIGIT_BITS)
-        bits = write.add("shift-right-logical", kind, bits, by)
-    root = write.add("convert", U8, bits)
+    count = sum(i.opcode == "parameter" for i in lines)
+    place, mask = (write.add("parameter", kind, payload=count + k) for k in (0, 1))
+    bits = write.add("shift-right-logical", kind, bits, place)
+    root = write.add("convert", U8, write.add("and", kind, bits, mask))
     return Computation(name, tuple(lines), root)
 
 
@@ -120,15 +138,16 @@ class _Lines:
         self._lines = lines
         self._names = Names(i.name for i in lines)
 
-    def add(self, opcode: str, dtype: DType, *operands: str) -> str:
+    def add(
+        self, opcode: str, dtype: DType, *operands: str, payload: int | Literal | None = None
+    ) -> str:
         """Add an instruction and return its name."""
         name = self._names.fresh(opcode)
-        self._lines.append(Instruction(name, opcode, Shape(dtype), operands))
+        self._lines.append(Instruction(name, opcode, Shape(dtype), operands, payload=payload))
         return name
 
     def constant(self, dtype: DType, value: int) -> str:
         """Add a constant and return its name."""
-        name = self._names.fresh("constant")
-        literal = Literal(Shape(dtype), np.asarray(value, dtype.numpy))
-        self._lines.append(Instruction(name, "constant", Shape(dtype), payload=literal))
-        return name
+        return self.add(
+            "constant", dtype, payload=Literal(Shape(dtype), np.asarray(value, dtype.numpy))
+        )

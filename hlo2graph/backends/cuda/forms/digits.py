@@ -7,6 +7,8 @@ memory, one operand after the other, so that neighbours there go to neighbouring
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
@@ -24,11 +26,12 @@ _LEAST, _MOST = 512, 1024  # threads of one that sorts
 def count_kernel(form: Form) -> KernelSource:
     """Return the kernel that counts digits."""
     writer, chunks, length = _begun(form, COUNTING)
-    emit = writer.emit
+    emit, (*names, bits) = writer.emit, form.instr.operands
+    known = _bits(emit, bits)
     with emit.block(f"const auto digit = [&]({writer.index} at) -> hlo::u32", ";"):
         place = writer.place("at")
-        values = [emit.leaf(name, 0, place) for name in form.instr.operands]
-        emit.line(f"return {_digit(form, emit, values)};")
+        values = [emit.leaf(name, 0, place) for name in names]
+        emit.line(f"return {_digit(form, emit, [*values, *known])};")
     counts = f"r0 + (size_t)blockIdx.x * {DIGITS}"
     emit.line(f"hlo::count_digits<{COUNTING}>(first, end, digit, {counts});")
     return form.source(emit, _blocks(form.shape(0), chunks, length), COUNTING)
@@ -42,11 +45,12 @@ def digits_kernel(form: Form) -> KernelSource:
     threads = _LEAST if widest == WIDEST or chunks.chunk <= _LEAST * EACH else _MOST
     writer, _, length = _begun(form, threads)
     emit, index = writer.emit, writer.index
+    known = _bits(emit, form.instr.operands[-2])
     _find_places(form, writer, threads)
     with emit.block(f"for ({index} tile = first; tile < end; tile += {threads * EACH})"):
         tile = threads * EACH
         emit.line(f"const int count = tile + {tile} < end ? {tile} : (int)(end - tile);")
-        held = _load(form, writer)
+        held = _load(form, writer, known)
         emit.line(f"int slots[{EACH}];")
         emit.line(f"hlo::order_digits<{threads}, {EACH}>(digits, slots, places, moves);")
         _move(form, writer, threads, held)
@@ -79,6 +83,11 @@ def _blocks(shape: Shape, chunks: Chunks, length: int) -> int:
     return max(1, rows * _parts(chunks, length))
 
 
+def _bits(emit: ElementEmitter, name: str) -> list[Expr]:
+    """Return where the digit lies in a key, and its mask."""
+    return [emit.leaf(name, 0, (str(k),)) for k in (0, 1)]
+
+
 def _digit(form: Form, emit: ElementEmitter, values: list[Expr]) -> Expr:
     (found,) = emit.call(str(form.instr.attrs["to_apply"]), values)
     return f"(hlo::u32){found}"
@@ -101,7 +110,7 @@ def _chunks(form: Form) -> Chunks:
     return chunks
 
 
-def _load(form: Form, writer: Window) -> list[Expr]:
+def _load(form: Form, writer: Window, known: Sequence[Expr]) -> list[Expr]:
     """Declare what a thread has of a tile, and the digits; those behind the end come last."""
     emit, index = writer.emit, writer.index
     held = [emit.fresh("held") for _ in form.results]
@@ -114,10 +123,11 @@ def _load(form: Form, writer: Window) -> list[Expr]:
     with emit.block(f"for (int e = 0; e < {EACH}; ++e)"):
         emit.line(f"const {index} at = tile + own + e * {WARP};")
         place = writer.place(emit.integer("at < end ? at : end - 1"))
-        values = [emit.leaf(name, 0, place) for name in form.instr.operands[:-1]]
+        values = [emit.leaf(name, 0, place) for name in form.instr.operands[:-2]]
         for leaf, name, value in zip(form.results, held, values, strict=True):
             emit.line(f"{name}[e] = {emit.stored(leaf.dtype, value)};")
-        emit.line(f"digits[e] = at < end ? {_digit(form, emit, values)} : {DIGITS - 1};")
+        digit = _digit(form, emit, [*values, *known])
+        emit.line(f"digits[e] = at < end ? {digit} : {DIGITS - 1};")
     return held
 
 
