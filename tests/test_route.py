@@ -149,6 +149,34 @@ def try_one(rng):
     assert np.array_equal(machine.bytes[:OUTSIDE][held], before[:OUTSIDE][held])
 
 
+WITHOUT_ALIAS = PROGRAM.replace(
+    PROGRAM[PROGRAM.index(", input_output") : PROGRAM.index("\n\nENTRY")], ""
+)
+PLAIN = h2g.plan(WITHOUT_ALIAS, target="sm_90", fuse="none")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_straight_routes_are_those_that_copy_nothing(turned):
+    ports = ports_of(PLAIN, StepSequence((), ()))
+    ports, found = ports[::-1] if turned else ports, [0, 0]
+    for seed in range(1000):
+        rng = Random(seed)
+        sizes = [allocation.size for allocation in PLAIN.allocations]
+        begins = rng.choice((0, OUTSIDE))  # of the plan's memory
+        bases = [begins + 256 * sum(-(-s // 256) for s in sizes[:k]) for k in range(len(sizes))]
+        home = Addresses(tuple(bases))
+        router = Router(PLAIN, ports, home)
+        ends = bases[-1] + sizes[-1]
+        inputs = [
+            home.of(b.slice) if rng.random() < 0.2 else rng.randrange(0, ends, rng.choice((8, 16)))
+            for b in PLAIN.inputs
+        ]
+        whole, straight = router.route(Brought(tuple(inputs), (None,) * 4)), router.straight(inputs)
+        found[straight is not None] += 1
+        assert straight == (None if whole.before or whole.inputs != tuple(inputs) else whole)
+    assert min(found) > 100
+
+
 def test_a_lone_donated_argument_is_used_where_it_lies():
     machine = Machine(Random(0))
     route = machine.router.route(Brought((0, None, None, None), (None,) * 4, (0,)))
