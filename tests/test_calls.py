@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from cuda.bindings import driver as real
 
-from hlo2graph.backends.cuda import call, executable, straight
+from hlo2graph.backends.cuda import call, dlpack, executable, straight
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.errors import BackendError, InputError
+from hlo2graph.hlo import DTYPES, Layout, Shape
 from tests.blocks import Block, View, put
 from tests.fake_cuda import fake
 from tests.placements import DONATED
@@ -85,6 +87,79 @@ def test_an_array_that_was_written_since_is_read_anew(fake):
     exe(x)
     x.set(X + 1)
     assert np.array_equal(np.asarray(exe(x)[0]), diamond(X + 1))
+
+
+class OfJax:
+    """An array as JAX has them, that lends what one of ours holds."""
+
+    sharding = "on GPU 0"
+
+    def __init__(self, array):
+        self.array, self.lent, self.gone = array, 0, False
+
+    def is_deleted(self):
+        return self.gone
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None):
+        if self.gone:
+            raise RuntimeError("it was deleted")
+        self.lent += 1
+        return self.array.__dlpack__(stream=stream)
+
+
+OfJax.__module__ = "jaxlib._jax"
+
+
+def test_an_array_of_jax_is_recognised_until_it_is_deleted(fake):
+    _, exe = fake(DIAMOND, pointers="update")
+    x = OfJax(ours(exe, X))
+    for _ in range(3):
+        assert np.array_equal(np.asarray(exe(x)[0]), diamond(X))
+    assert x.lent == 1
+    x.gone = True
+    with pytest.raises(InputError, match="OfJax does not hand it over: RuntimeError: it was"):
+        exe(x)
+    x.gone = False
+    exe(x)
+    assert x.lent == 2
+    gone = weakref.ref(x)
+    del x
+    exe(X)
+    exe(X)
+    assert gone() is None
+
+
+@pytest.mark.parametrize("strides", [True, False])
+def test_what_a_capsule_says_is_held_against_the_leaf(fake, monkeypatch, strides):
+    _, exe = fake("HloModule m\n\nENTRY e {\n  x = f32[2,3]{1,0} parameter(0)\n"
+                  "  ROOT y = f32[2,3]{1,0} negate(x)\n}")  # fmt: skip
+    block = DeviceMemory(64, "")
+
+    def lent(dtype, dims, order):
+        layout = Shape(DTYPES[dtype], dims, Layout(order))
+        array = DeviceArray(block.address, layout, exe.device, exe.stream, block)
+        capsule = array.__dlpack__()
+        if not strides:
+            place = dlpack._python.PyCapsule_GetPointer(capsule, dlpack.NAME)
+            dlpack._Managed.from_address(place).tensor.strides = None
+        return OfJax(SimpleNamespace(__dlpack__=lambda stream: capsule))
+
+    with monkeypatch.context() as without:
+        without.setattr(dlpack, "read_capsule", None)
+        exe(lent("f32", (2, 3), (1, 0)))
+    for other, message in (
+        (("s32", (2, 3), (1, 0)), "takes dtype float32, got int32"),
+        (("f32", (3, 2), (1, 0)), r"takes shape \(2, 3\), got \(3, 2\)"),
+        (("f32", (6,), (0,)), r"takes shape \(2, 3\), got \(6,\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            exe(lent(*other))
+    if strides:
+        with pytest.raises(InputError, match=r"strides \(12, 4\) in bytes; the device .* \(4, 8\)"):
+            exe(lent("f32", (2, 3), (0, 1)))
 
 
 @pytest.mark.parametrize(
