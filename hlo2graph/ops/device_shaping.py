@@ -129,7 +129,7 @@ def pad(element: Element, instr: Instruction, index: Index) -> Expr:
     """Return the operand's element where one lies there, else the padding value."""
     target = written(instr)
     result = element.variable(target.dtype, element.operand(1))
-    tests, source = _padded(element, instr, index)
+    tests, source = padded(element, instr, index)
     with element.block(f"if ({' && '.join(tests) or 'true'})"):
         element.line(f"{result} = {element.operand(0, source)};")
     return result
@@ -140,7 +140,7 @@ def chosen_pad(element: Element, instr: Instruction, index: Index) -> Expr:
 
     The element is read in any case, and is a near one where none lies there.
     """
-    tests, source = _padded(element, instr, index)
+    tests, source = padded(element, instr, index)
     near = []
     for place, size in zip(source, element.shape(0).dims, strict=True):
         high = f"{place} < {size}"
@@ -153,7 +153,7 @@ def chosen_pad(element: Element, instr: Instruction, index: Index) -> Expr:
     return element.bind(written(instr).dtype, chosen)
 
 
-def _padded(element: Element, instr: Instruction, index: Index) -> tuple[list[Expr], Index]:
+def padded(element: Element, instr: Instruction, index: Index) -> tuple[list[Expr], Index]:
     """Return the tests for an element of the operand to lie at `index`, and where it lies."""
     tests, source = [], []
     parts = _dims(instr, "padding", PaddingDim)

@@ -10,6 +10,7 @@ so, the loop form computes it, each thread folding alone.
   dots have one, whose results are looked at together.
 - `Attention`: a dot of what reduces along rows make of another dot's results.
 - `SideBySide`: independent fusions, results of a tuple, each in its own form.
+- `Sweeps`: calls of one computation, one behind the other: rounds of a stencil.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from hlo2graph.ops.region_attention import Weighing, weighing_of
 from hlo2graph.ops.region_ending import updates_behind
 from hlo2graph.ops.region_spaces import Space, Waiting
 from hlo2graph.ops.spec import Lowering
+from hlo2graph.ops.sweeps import Sweeps, sweeps_of
 
 FEWEST = 32  # steps of a fold below which one thread does it alone
 MOST_COLUMNS = 1 << 16  # of a row of which something full-size waits for a fold
@@ -142,7 +144,7 @@ class SideBySide:
     parts: tuple[str, ...]
 
 
-Region: TypeAlias = Loop | Rows | Columns | Own | Attention | SideBySide
+Region: TypeAlias = Loop | Rows | Columns | Own | Attention | SideBySide | Sweeps
 
 
 def region_of(computation: Computation) -> Region | None:
@@ -150,6 +152,8 @@ def region_of(computation: Computation) -> Region | None:
     if (own := own_root(computation)) is not None:
         dear = any(i is not own and _is_dear(computation, i) for i in computation.instructions)
         return None if dear else Own(own.name)
+    if (sweeps := sweeps_of(computation)) is not None:
+        return sweeps
     folds = [i for i in computation.instructions if _is_dear(computation, i)]
     if not folds:
         return _side_by_side(computation) or Loop()

@@ -303,10 +303,14 @@ class ElementEmitter:
             self._frames.pop()
             return found
         assert isinstance(instr.shape, Shape)
-        array, within = self.parts.of(f"p{instr.payload}", instr.shape, index)
-        value = self.read(instr.shape.dtype, f"{array}[{self.offset(instr.shape, within)}]")
+        value = self.read(instr.shape.dtype, self.place_of(instr.payload, instr.shape, index))
         self.origins[value] = instr.payload, instr.shape, index
         return value
+
+    def place_of(self, number: int, shape: Shape, index: Index) -> Expr:
+        """Return where the element at `index` of the kernel's parameter `number` lies."""
+        array, within = self.parts.of(f"p{number}", shape, index)
+        return f"{array}[{self.offset(shape, within)}]"
 
     def _walk_into(self, frame: _Frame, site: Instruction, number: int, index: Index) -> Expr:
         """Return an element of a nested fusion or call; each is one frame, so nothing is redone."""

@@ -13,6 +13,7 @@ from hlo2graph.backends.cuda.forms.attention import attention_kernel
 from hlo2graph.backends.cuda.forms.columns import columns_kernel
 from hlo2graph.backends.cuda.forms.rows import rows_kernel
 from hlo2graph.backends.cuda.forms.side_by_side import side_by_side_kernel
+from hlo2graph.backends.cuda.forms.sweeps import sweeps_kernel
 from hlo2graph.backends.cuda.loop import loop_kernel
 from hlo2graph.backends.cuda.source import (
     ACCESS_BYTES,
@@ -33,6 +34,7 @@ from hlo2graph.ops.region import (
     Own,
     Rows,
     SideBySide,
+    Sweeps,
     own_root,
     region_of,
 )
@@ -215,6 +217,9 @@ def _written(
             return columns_kernel(region, computation, computations, signature)
         case Attention() as region:
             return attention_kernel(form(computation[region.weighing.product]), region)
+        case Sweeps() as region:
+            if (found := sweeps_kernel(region, computations, signature)) is not None:
+                return found
         case Own() as region:
             hero, *others = (computation[name] for name in (region.hero, *region.others))
             made = form(hero, others=tuple(others), updates=region.updates)

@@ -8,7 +8,7 @@ folds nothing, such as a stencil, does two rounds in one kernel where fusion fin
 that four are needed. What only counts goes around the barriers, so that it counts them all at once.
 
 Loops of a known number of rounds, FEWEST_ROUNDS or more, whose body has at most MOST_INSTRUCTIONS
-and neither loops nor branches; rounds that are over are done before. Runs once, behind
+and neither loops nor branches nor fusions, such as sweep_rounds makes; rounds that are over are done before. Runs once, behind
 simplify_loops, which writes the number of rounds down.
 """
 
@@ -32,7 +32,7 @@ FEWEST_ROUNDS = 4
 MOST_INSTRUCTIONS = 256
 FUSED = 2  # rounds that one kernel does, where nothing is folded
 
-_NESTING = frozenset({"call", "conditional", "while"})
+_NESTING = frozenset({"call", "conditional", "fusion", "while"})
 
 
 def double_rounds(module: Module) -> Module:

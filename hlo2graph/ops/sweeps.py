@@ -1,0 +1,132 @@
+"""Several rounds of a stencil in one kernel: how many, and which part of the arrays a block has.
+
+A block holds its part in shared memory, with as much around it as the rounds reach, and does all
+rounds there; what lies in the margins, its neighbours compute too.
+
+The rule, all of it: of all parts whose sides are powers of two, or all of a dimension, and which
+have room, and of all numbers of rounds up to MOST_ROUNDS, those which take the least time in all.
+A kernel takes KERNEL_NS, and each of its rounds the longer of ROUND_NS and what the busiest
+multiprocessor has to do: each element of shared memory read or written takes it WORD_NS, each
+operation OPERATION_NS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import prod
+
+from hlo2graph.hlo import Computation, Instruction, Shape
+from hlo2graph.ops.stencil import Stencil
+
+MOST_ROUNDS = 64
+SHARED_BYTES = 48 * 1024
+BLOCKS = 132  # that a device runs at once, one a multiprocessor
+KERNEL_NS = 1500
+ROUND_NS = 80
+WORD_NS = 0.02
+OPERATION_NS = 0.008
+ROWS = 4  # elements below each other that a thread computes together
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeps:
+    """A computation that calls `called` so many times, first of its parameters, then of results.
+
+    states: how many of the parameters the results take the place of.
+    """
+
+    called: str
+    rounds: int
+    states: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a block computes of `rounds` rounds: `sides` elements, of the `held` that it begins with.
+
+    A dimension that is held whole has no margins.
+    """
+
+    rounds: int
+    dims: tuple[int, ...]
+    sides: tuple[int, ...]
+    held: tuple[int, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many parts lie along each dimension."""
+        return tuple(-(-n // side) for n, side in zip(self.dims, self.sides, strict=True))
+
+    def is_whole(self, dim: int) -> bool:
+        """Tell whether all of a dimension is held."""
+        return self.held[dim] == self.sides[dim] == self.dims[dim]
+
+
+def sweeps_of(computation: Computation) -> Sweeps | None:
+    """Return the rounds that `computation` is, if it is nothing else."""
+    calls = [i for i in computation.instructions if i.opcode == "call"]
+    if not calls or computation.root != calls[-1].name:
+        return None
+    given = tuple(p.name for p in computation.parameters)
+    states = calls[0].shape.leaf_count
+    parts = {i.name: i for i in computation.instructions if i.opcode == "get-tuple-element"}
+    if len(calls) + len(parts) + len(given) != len(computation.instructions):
+        return None
+    wanted = given
+    for call in calls:
+        if call.attrs["to_apply"] != calls[0].attrs["to_apply"] or call.operands != wanted:
+            return None
+        own = [p for p in parts.values() if p.operands == (call.name,)]
+        made = tuple(p.name for p in sorted(own, key=_number)) if parts else (call.name,)
+        wanted = (*made, *given[states:])
+    return Sweeps(str(calls[0].attrs["to_apply"]), len(calls), states)
+
+
+def part_of(stencil: Stencil, shapes: Sequence[Shape], rounds: int) -> Part | None:
+    """Return what a block has of states of these shapes, None where no part has room."""
+    bytes_each = 2 * sum(shape.dtype.size for shape in shapes)
+    return _best(stencil, bytes_each, len(shapes), rounds)
+
+
+def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
+    """Return what a kernel of a part's rounds takes."""
+    busiest = -(-prod(part.counts) // BLOCKS)
+    sizes = (
+        prod(
+            held - (0 if part.is_whole(d) else done * stencil.reach[d])
+            for d, held in enumerate(part.held)
+        )
+        for done in range(1, part.rounds + 1)
+    )
+    each = WORD_NS * (stencil.reads + states) + OPERATION_NS * stencil.work
+    return KERNEL_NS + sum(max(ROUND_NS, busiest * size * each) for size in sizes)
+
+
+@cache
+def _best(stencil: Stencil, bytes_each: int, states: int, rounds: int) -> Part | None:
+    parts = (p for p in _parts(stencil, rounds) if prod(p.held) * bytes_each <= SHARED_BYTES)
+    return min(parts, key=lambda p: (nanoseconds(stencil, p, states), prod(p.counts)), default=None)
+
+
+def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
+    dims, reach = stencil.dims, stencil.reach
+    for sides in product(*(_sides(n) for n in dims)):
+        margins = (
+            0 if side == n else rounds * r for side, n, r in zip(sides, dims, reach, strict=True)
+        )
+        held = tuple(side + margin for side, margin in zip(sides, margins, strict=True))
+        if all(h <= n for h, n in zip(held, dims, strict=True)):
+            yield Part(rounds, dims, sides, held)
+
+
+def _sides(size: int) -> list[int]:
+    return [*(1 << k for k in range(size.bit_length()) if 1 << k < size), size]
+
+
+def _number(part: Instruction) -> int:
+    held = part.attrs["index"]
+    assert isinstance(held, int)
+    return held
