@@ -1,19 +1,27 @@
 """What a call costs the host before and after its launch, by the number and kind of its arguments.
 
-python -m tests.gpu.calls
+    python -m tests.gpu.calls [--out calls.json] [--counts N...] [--commit C]
 
-Programs of 1 to 32 arguments are called with nothing launched. `new` brings arrays of ours where
-none has been before, `same` those of the call before, `sets` one of four sets in turn; `jax` and
-`same jax` arrays of JAX's, through DLPack, which alone takes what `dlpack` says. A line is fitted
-to each: so much a call and so much an argument.
+Programs of 1 to 32 arguments are called with nothing launched. A line is fitted to each kind: so
+much a call and so much an argument.
+
+    new       arrays of ours where none has been before
+    fresh     the same, results in memory of their own
+    same      the arrays of the call before
+    sets      one of four sets in turn
+    jax       arrays of JAX's, which hand over what they hold through DLPack
+    dlpack    what DLPack takes of that, alone
+    same jax  those of the call before
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +32,7 @@ from hlo2graph.backends.cuda.executable import CudaExecutable
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.backends.cuda.pointers import Tally
 from hlo2graph.pipeline import plan
+from tests.gpu.suite import describe
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 CALLS, SETS, STEP, ELEMENTS = 300, 4, 256, 64
@@ -67,9 +76,9 @@ class Subject:
             for block, leaf in zip(self.blocks, exe.plan.inputs, strict=True)
         ]
 
-    def seconds(self, sequence: Sequence[Sequence[Any]]) -> float:
+    def seconds(self, sequence: Sequence[Sequence[Any]], **options: str) -> float:
         """Return the median time of calls with these arguments, one after another."""
-        return median(self.executable.run, sequence)
+        return median(partial(self.executable.run, **options), sequence)
 
 
 def median(do: Callable[[Any], object], sequence: Sequence[Any]) -> float:
@@ -85,9 +94,10 @@ def median(do: Callable[[Any], object], sequence: Sequence[Any]) -> float:
 def measured(count: int) -> dict[str, float]:
     """Return seconds of a call with so many arguments, by their kind."""
     subject = Subject(count)
-    sets = [subject.arrays(CALLS + k) for k in range(SETS)]
+    sets = [tuple(subject.arrays(CALLS + k)) for k in range(SETS)]
     found = {
-        "new": subject.seconds([subject.arrays(k) for k in range(CALLS)]),
+        "new": subject.seconds([tuple(subject.arrays(k)) for k in range(CALLS)]),
+        "fresh": subject.seconds([tuple(subject.arrays(k)) for k in range(CALLS)], out="fresh"),
         "same": subject.seconds([sets[0]] * CALLS),
         "sets": subject.seconds([sets[k % SETS] for k in range(CALLS)]),
     }
@@ -99,8 +109,8 @@ def measured(count: int) -> dict[str, float]:
         return found
     value = np.ones(ELEMENTS, np.float32)
 
-    def fresh() -> list[list[Any]]:
-        theirs = [[jax.device_put(value) for _ in range(count)] for _ in range(CALLS)]
+    def fresh() -> list[tuple[Any, ...]]:
+        theirs = [tuple(jax.device_put(value) for _ in range(count)) for _ in range(CALLS)]
         jax.block_until_ready(theirs)
         return theirs
 
@@ -111,15 +121,32 @@ def measured(count: int) -> dict[str, float]:
     return found
 
 
+def lines(rows: dict[int, dict[str, float]]) -> Iterator[tuple[str, float, float]]:
+    """Yield kinds, each with the seconds of a call and of an argument that fit it best."""
+    for kind in next(iter(rows.values())):
+        slope, start = np.polyfit(list(rows), [row[kind] for row in rows.values()], 1)
+        yield kind, float(start), float(slope)
+
+
 def main() -> int:
     """Measure, print the lines that fit, and write all to the file that is named."""
-    rows = {count: measured(count) for count in COUNTS}
-    for kind in rows[COUNTS[0]]:
-        slope, start = np.polyfit(COUNTS, [rows[n][kind] * 1e6 for n in COUNTS], 1)
-        each = " ".join(f"{rows[n][kind] * 1e6:.1f}" for n in COUNTS)
-        print(f"{kind}: {start:.1f} us and {slope:.2f} us an argument ({each})", flush=True)
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(json.dumps(rows, indent=1))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--counts", nargs="+", type=int, default=COUNTS, metavar="N")
+    parser.add_argument("--commit", help="what is measured, where git does not know")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    environment = describe(given.commit)
+    rows = {count: measured(count) for count in given.counts}
+    fitted = list(lines(rows))
+    for kind, start, slope in fitted:
+        each = " ".join(f"{row[kind] * 1e6:.1f}" for row in rows.values())
+        told = f"{start * 1e6:.1f} us and {slope * 1e6:.2f} us an argument"
+        print(f"{kind}: {told} ({each})", flush=True)
+    if given.out is not None:
+        found = {"environment": environment, "lines": fitted, "rows": rows}
+        given.out.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 
