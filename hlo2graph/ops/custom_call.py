@@ -18,7 +18,7 @@ from hlo2graph.ops.custom_cublas_f8 import CUBLAS_F8
 from hlo2graph.ops.custom_cudnn import CUDNN
 from hlo2graph.ops.custom_cusolver import CUSOLVER
 from hlo2graph.ops.custom_jax import JAX
-from hlo2graph.ops.custom_lapack import LAPACK, factors_block
+from hlo2graph.ops.custom_lapack import LAPACK, factors_block, factors_panel
 from hlo2graph.ops.custom_sort import CUB
 from hlo2graph.ops.custom_target import DeviceChoice, Target, on_device, target_of
 from hlo2graph.ops.device import ByInstruction, NoDevice, OwnKernel
@@ -165,7 +165,7 @@ def _device(instr: Instruction) -> DeviceChoice:
 
 def takes_in(instr: Instruction) -> bool:
     """Tell whether a call's kernel may compute what makes its operands: it reads each once."""
-    return begins_a_sort(instr) or factors_block(instr)
+    return begins_a_sort(instr) or factors_block(instr) or factors_panel(instr)
 
 
 def less_workspace(instr: Instruction) -> Instruction:

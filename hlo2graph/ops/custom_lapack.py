@@ -39,7 +39,7 @@ from hlo2graph.ops.custom_target import (
 )
 from hlo2graph.ops.device import NoDevice, OwnKernel
 from hlo2graph.ops.expect import as_arrays, host_arrays, require
-from hlo2graph.ops.linalg import largest_block
+from hlo2graph.ops.linalg import largest_block, panel_columns
 from hlo2graph.ops.spec import Array, HostValue
 
 Options: TypeAlias = Mapping[str, str]
@@ -152,12 +152,24 @@ def lapack_call(instr: Instruction) -> Call | str:
 
 def factors_block(instr: Instruction) -> bool:
     """Tell whether an instruction is a potrf of matrices that a block keeps at hand."""
+    shape = _factored(instr, "potrf")
+    return shape is not None and shape.dims[-1] <= largest_block(shape.dtype)
+
+
+def factors_panel(instr: Instruction) -> bool:
+    """Tell whether an instruction is an LU factor of matrices that a block has in registers."""
+    shape = _factored(instr, "getrf", "lu")
+    return shape is not None and shape.dims[-1] <= panel_columns(shape.dtype, shape.dims[-2])
+
+
+def _factored(instr: Instruction, *names: str) -> Shape | None:
+    """Return the shape of what a call of one of these routines factors; None of other calls."""
     if instr.opcode != "custom-call" or target_of(instr) not in _NAMED:
-        return False
+        return None
     call, leaves = lapack_call(instr), result_leaves(instr)
-    if not isinstance(call, Call) or call.name != "potrf" or not leaves or not leaves[0].elements:
-        return False
-    return leaves[0].dims[-1] <= largest_block(leaves[0].dtype)
+    if not isinstance(call, Call) or call.name not in names or not leaves:
+        return None
+    return leaves[0] if leaves[0].elements else None
 
 
 def routine_of(target: str) -> Routine | None:

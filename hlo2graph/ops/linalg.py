@@ -15,12 +15,27 @@ from hlo2graph.ops.expect import as_arrays, host_arrays, refuse, require
 from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.widening import compute_dtype
 
+_WARP, _MOST_THREADS = 32, 512
+_WORDS = 64  # of a thread's registers, for a panel
+_FEWEST_COLUMNS = 4  # of one that is worth it
 TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
 
 def largest_block(dtype: DType) -> int:
     """Return the rows of the largest triangle that a block of the device keeps at hand."""
     return 0 if dtype.bits < 32 else 128 if dtype.bits == 32 else 64
+
+
+def panel_threads(rows: int) -> int:
+    """Return the threads of a block that keeps a panel of so many rows in its registers."""
+    return min(_MOST_THREADS, -(-rows // _WARP) * _WARP)
+
+
+def panel_columns(dtype: DType, rows: int) -> int:
+    """Return the columns of the widest panel that a block keeps in registers, or 0."""
+    words = -(-rows // panel_threads(rows)) * dtype.bits // 32
+    columns = _WORDS // words if dtype.bits >= 32 else 0
+    return 1 << columns.bit_length() - 1 if columns >= _FEWEST_COLUMNS else 0
 
 
 def _check_square(instr: Instruction, shape: Shape) -> None:

@@ -78,6 +78,11 @@ class Arrays:
         kept = resized(shape, dim, -(-(limit - start) // stride))
         return self.add("slice", kept, (name,), slice=tuple(taken))
 
+    def part(self, name: str, rows: tuple[int, int], columns: tuple[int, int]) -> str:
+        """Return a part of a matrix, of the two last dimensions."""
+        last = self.shape(name).rank - 1
+        return self.cut(self.cut(name, last - 1, *rows), last, *columns)
+
     def join(self, parts: Sequence[str], dim: int) -> str:
         """Return arrays one after the other along `dim`."""
         shapes = [self.shape(p) for p in parts]
@@ -124,6 +129,11 @@ class Arrays:
         dims = tuple(shape.dims[d] for d in order)
         minor = [order[d] for d in shape.minor_to_major]
         return self.add("transpose", laid_out(shape, dims, minor), (name,), dimensions=tuple(order))
+
+    def lying(self, name: str, wanted: Shape) -> str:
+        """Return an array as it lies in memory in another shape, of the same dimensions."""
+        same = self.shape(name).minor_to_major == wanted.minor_to_major
+        return name if same else self.add("copy", wanted, (name,))
 
     def end(self, name: str) -> None:
         """Let `name`, an array like the original's, be the original."""

@@ -106,7 +106,7 @@ def _split_potrf(to: Arrays) -> None:
     spread = to.broadcast(good, to.shape(lower), range(shape.rank - 2))
     kept = to.apply("select", to.apply("and", lower, spread), found, name)
     leaves = result_leaves(to.like)
-    parts = tuple(_laid_out(to, x, s) for x, s in zip((kept, info), leaves, strict=True))
+    parts = tuple(to.lying(x, s) for x, s in zip((kept, info), leaves, strict=True))
     names = ("metadata", "control-predecessors")
     attrs = {n: to.like.attrs[n] for n in names if n in to.like.attrs}
     to.draft.become(to.like.name, replace(to.like, opcode="tuple", operands=parts, attrs=attrs))
@@ -129,10 +129,10 @@ class _Factor:
 
     def _by_halves(self, name: str, size: int) -> tuple[str, str]:
         to = self.to
-        low, info = self.of(self._part(name, (0, size), (0, size)))
+        low, info = self.of(to.part(name, (0, size), (0, size)))
         rows = (size, to.shape(name).dims[-1])
-        below = solved(to, low, self._part(name, rows, (0, size)), BELOW)
-        rest = less(to, self._part(name, rows, rows), below, below)
+        below = solved(to, low, to.part(name, rows, (0, size)), BELOW)
+        rest = less(to, to.part(name, rows, rows), below, below)
         high, later = self.of(rest)
         last = to.shape(name).rank - 1
         left = to.join((low, below), last - 1)
@@ -180,12 +180,13 @@ class _Factor:
 
     def _parted(self, name: str, size: int) -> tuple[str, str, str]:
         """Return the corner of some rows, what is below it, and what is right of that."""
-        whole = self.to.shape(name).dims[-1]
+        to = self.to
+        whole = to.shape(name).dims[-1]
         if size == whole:
             return name, "", ""
         corner, behind = (0, size), (size, whole)
-        under, rest = (self._part(name, behind, columns) for columns in (corner, behind))
-        return self._part(name, corner, corner), under, rest
+        under, rest = (to.part(name, behind, columns) for columns in (corner, behind))
+        return to.part(name, corner, corner), under, rest
 
     def _leaf(self, name: str) -> tuple[str, str]:
         to, shape = self.to, self.to.shape(name)
@@ -211,10 +212,6 @@ class _Factor:
         moved = to.apply("add", later, to.like_filled(later, start))
         moved = to.apply("select", to.compare(later, "EQ", none), none, moved)
         return to.apply("select", to.compare(info, "EQ", none), moved, info)
-
-    def _part(self, name: str, rows: tuple[int, int], columns: tuple[int, int]) -> str:
-        last = self.to.shape(name).rank - 1
-        return self.to.cut(self.to.cut(name, last - 1, *rows), last, *columns)
 
     def _under_zeros(self, name: str, rows: int) -> str:
         if not rows:
@@ -246,8 +243,3 @@ def _split_solve(to: Arrays) -> None:
 def _adjoint(to: Arrays, name: str) -> str:
     last = to.shape(name).rank - 1
     return conjugate(to, to.exchanged(name, last - 1, last))
-
-
-def _laid_out(to: Arrays, name: str, wanted: Shape) -> str:
-    same = to.shape(name).minor_to_major == wanted.minor_to_major
-    return name if same else to.add("copy", wanted, (name,))

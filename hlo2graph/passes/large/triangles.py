@@ -34,7 +34,7 @@ def solved(to: Arrays, a: str, b: str, how: dict[str, Attribute]) -> str:
     begin = 0  # of the rows that `rest` has
     found: list[str] = []
     for number, mine in enumerate(ranges):
-        triangle = _square(to, a, mine, mine)
+        triangle = to.part(a, mine, mine)
         found.append(to.add("triangular-solve", to.shape(part), (triangle, part), **how))
         if number + 1 == len(ranges):
             break
@@ -65,29 +65,25 @@ class _System:
         to, last = self.to, self.to.shape(b).rank - 1
         # op(a) has b's rows and x's as columns, or the other way round.
         held = (rows, known) if self.left != self.turned else (known, rows)
-        factor = _square(to, self.a, *held)
+        factor = to.part(self.a, *held)
         if self.conjugate:
             factor = conjugate(to, factor)
         if self.left:
             operands, dims = (factor, solved), (last - 1 if self.turned else last, last - 1)
         else:
             operands, dims = (solved, factor), (last, last if self.turned else last - 1)
-        return to.apply("subtract", b, _product(to, operands, dims, to.shape(b)))
-
-
-def _square(to: Arrays, name: str, rows: tuple[int, int], columns: tuple[int, int]) -> str:
-    last = to.shape(name).rank - 1
-    return to.cut(to.cut(name, last - 1, *rows), last, *columns)
+        return to.apply("subtract", b, product(to, operands, dims, to.shape(b)))
 
 
 def less(to: Arrays, name: str, one: str, other: str) -> str:
     """Return `name` less one times the adjoint of the other."""
     last = to.shape(name).rank - 1
     operands = one, conjugate(to, other)
-    return to.apply("subtract", name, _product(to, operands, (last, last), to.shape(name)))
+    return to.apply("subtract", name, product(to, operands, (last, last), to.shape(name)))
 
 
-def _product(to: Arrays, operands: tuple[str, str], dims: tuple[int, int], shape: Shape) -> str:
+def product(to: Arrays, operands: tuple[str, str], dims: tuple[int, int], shape: Shape) -> str:
+    """Return the product of matrices along a dimension of each, as exact as their type."""
     batch = tuple(range(shape.rank - 2))
     attrs: dict[str, Attribute] = {"lhs_batch_dims": batch, "rhs_batch_dims": batch}
     return to.add(

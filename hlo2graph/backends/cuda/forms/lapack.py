@@ -16,11 +16,11 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.square import Square, fill_lower
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
-from hlo2graph.ops.custom_lapack import Call, factors_block, lapack_call
+from hlo2graph.ops.custom_lapack import Call, factors_block, factors_panel, lapack_call
 from hlo2graph.ops.device import Expr
+from hlo2graph.ops.linalg import panel_threads
 
 FEWEST_THREADS, MOST_THREADS = 64, 512
-_INCLUDE = '#include "spectra.cuh"\n'
 
 
 def lapack_kernel(form: Form) -> KernelSource:
@@ -30,10 +30,10 @@ def lapack_kernel(form: Form) -> KernelSource:
     writer = _Writer(form, form.emitter(), call)
     _BODIES[call.name](writer)
     blocks = max(1, prod(form.shape(0).dims[: writer.batch_rank]))
-    source = form.source(writer.emit, blocks, writer.threads)
+    source = form.source(writer.emit, blocks, writer.threads, resident=writer.resident)
     if factors_block(form.instr):
         return replace(source, shared_bytes=writer.square().bytes)
-    return KernelSource(source.name, _INCLUDE + source.text, source.grid, source.threads)
+    return replace(source, text=f'#include "{writer.header}"\n{source.text}')
 
 
 class _Writer:
@@ -48,6 +48,7 @@ class _Writer:
         self.type = compute_type(self.shape.dtype)
         longest = max(n for leaf in form.results for n in (1, *leaf.dims[self.batch_rank :]))
         self.threads = min(max(FEWEST_THREADS, 2 << (longest - 1).bit_length()), MOST_THREADS)
+        self.header, self.resident = "spectra.cuh", 0
 
     @property
     def rows(self) -> int:
@@ -209,12 +210,18 @@ def _small_potrf(w: _Writer) -> None:
 
 
 def _getrf(w: _Writer) -> None:
+    if factors_panel(w.form.instr):
+        w.inform(2, _panel(w, base=1, order=False))
+        return
     w.fill(0, 0)
     w.do("getrf", w.matrix("a", 0), w.vector(1), w.number(2))
 
 
 def _lu(w: _Writer) -> None:
     """Factor as getrf does, whose info goes where the order of the rows comes behind it."""
+    if factors_panel(w.form.instr):
+        _panel(w, base=0, order=True)
+        return
     w.fill(0, 0)
     w.emit.line(f"const auto pivots = {w.vector(1)}, order = {w.vector(2)};")
     w.do("getrf", w.matrix("a", 0), "pivots", "&order[0]")
@@ -225,6 +232,17 @@ def _lu(w: _Writer) -> None:
             w.emit.line("const int there = --pivots[k], held = order[k];")
             w.emit.line("order[k] = order[there];")
             w.emit.line("order[there] = held;")
+
+
+def _panel(w: _Writer, *, base: int, order: bool) -> Expr:
+    """Return the call that factors a matrix in registers, with the order of its rows or without."""
+    w.threads, w.header, w.resident = panel_threads(w.rows), "panels.cuh", 1
+    load = w.reader("load", 0, "row", "column")
+    numbers = [w.threads, w.rows, w.columns, base, "true" if order else "false"]
+    places = w.vector(2) if order else "hlo::Vector<hlo::s32>{}"
+    arguments = f"{load}, {w.matrix('a', 0)}, {w.vector(1)}, {places}"
+    w.emit.line(f"const int bad = hlo::factor_panel<{', '.join(map(str, numbers))}>({arguments});")
+    return "bad"
 
 
 def _geqrf(w: _Writer) -> None:

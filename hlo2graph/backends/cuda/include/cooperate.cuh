@@ -63,6 +63,15 @@ template <class T> __device__ inline T shuffle_from(T x, int lane) {
   return by_words(x, [=](u32 word) { return __shfl_sync(0xffffffffu, word, lane); });
 }
 
+// The largest of what the lanes of a warp have, for each of them; the lowest.
+__device__ inline u32 warp_largest(u32 x) { return __reduce_max_sync(0xffffffffu, x); }
+__device__ inline u64 warp_largest(u64 x) {
+  const u32 high = warp_largest((u32)(x >> 32));
+  const u32 low = warp_largest((u32)(x >> 32) == high ? (u32)x : 0u);
+  return (u64)high << 32 | low;
+}
+__device__ inline int warp_lowest(int x) { return (int)~warp_largest(~(u32)x); }  // from 0 on
+
 // A thread's elements are those of its warp, Each * 32 that follow each other, that are its lane's of
 // 32. How many before each of them are chosen, which bits of `chosen` tell; `count` becomes that of all.
 template <int Threads, int Each>

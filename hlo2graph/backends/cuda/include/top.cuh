@@ -171,13 +171,6 @@ __device__ inline void take_largest(Index length, const Key& key, const Put& put
   take_bit_by_bit<Threads, Each, K>(length, key, put);
 }
 
-// The largest of what the lanes of a warp have, for each of them.
-__device__ inline u64 warp_largest(u64 x) {
-  const u32 high = __reduce_max_sync(0xffffffffu, (u32)(x >> 32));
-  const u32 low = __reduce_max_sync(0xffffffffu, (u32)(x >> 32) == high ? (u32)x : 0u);
-  return (u64)high << 32 | low;
-}
-
 // 3. For a small K and keys of 32 bits: the largest word is looked for K times, and taken away.
 template <int Threads, int Each, int K, class Key, class Put>
 __device__ inline void take_few(int length, const Key& key, const Put& put) {

@@ -1,0 +1,166 @@
+"""LU factors: of panels in a block's registers, of large matrices in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from agreement import module
+from lapack_programs import TYPES, lowered, matrix
+from needs import needs_gxx
+from ptxas import spilt
+from rewriting import opcodes, rewritten
+
+import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.host import HostExecutable
+from hlo2graph.hlo import DTYPES
+from hlo2graph.inspect.compare import same_bits
+from hlo2graph.ops.custom_target import target_of
+from hlo2graph.ops.linalg import panel_columns
+from hlo2graph.passes.large.split_lus import split_lus
+from tests.emulation import EmulatedExecutable, Kernels
+
+GETRF = 'custom_call_target="cusolver_getrf_ffi", api_version=API_VERSION_TYPED_FFI'
+
+
+def getrf(dtype: str, rows: int, columns: int, batch: str = "2", layout: str = "{1,2,0}") -> str:
+    a = f"{dtype}[{batch},{rows},{columns}]{layout}"
+    results = f"{a}, s32[{batch},{min(rows, columns)}], s32[{batch}]"
+    return module(f"a = {a} parameter(0) ROOT r = ({results}) custom-call(a), {GETRF}")
+
+
+def lu(dtype: str, rows: int, columns: int) -> str:
+    a = f"{dtype}[{rows},{columns}]"
+    results = f"{a}, s32[{min(rows, columns)}], s32[{rows}]"
+    call = 'custom_call_target="LuDecomposition"'
+    return module(f"a = {a} parameter(0) ROOT r = ({results}) custom-call(a), {call}")
+
+
+def whole(dtype: str, *dims: int) -> np.ndarray:
+    """Return numbers of which many are as large as others, so that the first one matters."""
+    return np.round(2 * matrix(dtype, *dims)).astype(TYPES[dtype])
+
+
+CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
+    "panel": (getrf("f32", 70, 24), [whole("f32", 2, 70, 24)]),
+    "panel-rows": (getrf("f64", 40, 9, layout=""), [matrix("f64", 2, 40, 9)]),
+    "panel-wide": (lu("c64", 9, 30), [matrix("c64", 9, 30)]),
+    "panel-one": (getrf("c128", 5, 5), [matrix("c128", 2, 5, 5)]),
+    "panel-tall": (lu("f32", 600, 5), [whole("f32", 600, 5)]),
+    "large": (getrf("f32", 100, 100), [matrix("f32", 2, 100, 100)]),
+    "large-tall": (getrf("c64", 90, 70), [matrix("c64", 2, 90, 70)]),
+    "large-wide": (lu("c128", 20, 50), [matrix("c128", 20, 50)]),
+    "large-rows": (lu("f64", 70, 70), [matrix("f64", 70, 70)]),
+}
+LARGE = [name for name in CASES if name.startswith("large")]
+
+
+@cache
+def emulated():
+    plans = {name: hlo2graph.plan(text, target="sm_90") for name, (text, _) in CASES.items()}
+    return plans, Kernels(list(plans.values()))
+
+
+def run(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    plans, kernels = emulated()
+    executable = EmulatedExecutable(plans[name], kernels)
+    got = executable(*arguments)
+    kernels.run_backwards(True)
+    backwards = executable(*arguments)
+    kernels.run_backwards(False)
+    assert same_bits(got, backwards), "a barrier is missing"
+    return got
+
+
+def host(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    return HostExecutable(hlo2graph.plan(CASES[name][0], target="host"))(*arguments)
+
+
+def off(a: np.ndarray, factors: np.ndarray, pivots: np.ndarray, base: int) -> float:
+    """Return how far L U is from the exchanged rows of `a`, in the last places of its type."""
+    rows, columns = a.shape
+    size = min(rows, columns)
+    held = a.astype(np.complex128)
+    for row, other in enumerate(pivots - base):
+        held[[row, other]] = held[[other, row]]
+    lower = np.tril(factors[:, :size], -1).astype(np.complex128) + np.eye(rows, size)
+    found = lower @ np.triu(factors[:size]).astype(np.complex128)
+    return float(np.abs(found - held).max() / np.abs(a).max() / np.finfo(a.dtype).eps)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_exchange_as_the_host_does_and_multiply_to_the_matrix(name):
+    (a,) = CASES[name][1]
+    got, want = run(name, [a]), host(name, [a])
+    for ours, theirs in zip(got[1:], want[1:], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    base = 1 if "getrf" in CASES[name][0] else 0
+    parts = [a[None], got[0][None], got[1][None]] if a.ndim == 2 else [a, *got[:2]]
+    for one, factors, pivots in zip(*parts, strict=True):
+        assert off(one, factors, pivots, base) <= 4 * np.sqrt(len(one))
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("bad", [0, 30, 64, 99])
+def test_the_first_column_without_a_pivot_is_told_of(bad):
+    (a,) = CASES["large"][1]
+    a = a.copy()
+    a[1, :, bad] = 0
+    a[1, :, -1] = 0
+    factors, _, info = run("large", [a])
+    assert info.tolist() == [0, bad + 1]
+    assert np.isfinite(factors).all()
+    assert host("large", [a])[2].tolist() == info.tolist()
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_a_row_without_a_pivot_takes_nothing_out_of_others():
+    (a,) = CASES["panel-one"][1]
+    a = a.copy()
+    a[0, :, 1] = a[0, :, 0]
+    a[0, 2, 3] = np.inf
+    assert same_bits(np.isnan(run("panel-one", [a])[0]), np.isnan(host("panel-one", [a])[0]))
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_steps_are_legal_and_small(name):
+    text, arguments = CASES[name]
+    made = rewritten(hlo2graph.parse(text), split_lus, exact=False, arguments=arguments)
+    assert "dot" in opcodes(made.entry) or name == "large-wide"
+    for instr in made.entry.instructions:
+        if instr.opcode == "custom-call":
+            shape = next(instr.shape.leaves())
+            assert shape.dims[-1] <= panel_columns(shape.dtype, shape.dims[-2])
+
+
+def test_what_the_order_of_rows_is_made_of_is_not_followed():
+    a, b = matrix("f32", 100, 100), matrix("f32", 100, 2)
+    text = lowered(jnp.linalg.solve, (a, b), "cuda")
+    plan = hlo2graph.plan(text, target="sm_90")
+    calls = [
+        target_of(instr)
+        for computation in plan.computations.values()
+        for instr in computation.instructions
+        if instr.opcode == "custom-call"
+    ]
+    assert set(calls) == {"LuDecomposition"}
+    (got,) = HostExecutable(plan)(a, b)
+    want = np.linalg.solve(a.astype(np.float64), b)
+    np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("dtype", "rows"), [("f32", 512), ("f32", 1000), ("c128", 1024)])
+def test_panels_stay_out_of_local_memory(arch, dtype, rows):
+    columns = panel_columns(DTYPES[dtype], rows)
+    (source,) = kernels_of(hlo2graph.plan(lu(dtype, rows, columns), target=arch)).values()
+    assert spilt(source.text, arch) == 0
