@@ -33,6 +33,7 @@ MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
 MOST_WARPS = {SPAN: 16, MOST_SPAN: 12}  # of a multiprocessor: a thread has 128 registers, or 168
 STAGES = 3  # chunks that are on the way, or are multiplied, where operands come as they lie
 STEPS = 8  # words of a row's steps that a product takes
+AT_ONCE = 4  # products that are written out: more take the compiler long, and gain nothing
 FEW_BLOCKS = 2  # of a multiprocessor
 CACHE = 48 << 10  # of a multiprocessor's shared memory, left for what several rows read
 LESS = 0.85
@@ -280,7 +281,7 @@ class StagedWriter:
         """Write the products of a chunk, eight words of every row and column at a time."""
         emit, (a, b), high, wide = self.emit, self.sides, self.span // 16, SPAN // 8
         (top, first), (left, second) = self._begins()
-        with self._unrolled("s", self._products):
+        with self._unrolled("s", self._products, AT_ONCE):
             emit.line(f"hlo::u32 rows[{high}][4], columns[{wide // 2}][4];")
             if a.comes_whole:
                 with self._unrolled("i", high):
@@ -322,8 +323,8 @@ class StagedWriter:
             self.emit.line(f"{registers}[i][n] = hlo::tf32_bits({value});")
 
     @contextmanager
-    def _unrolled(self, name: str, count: int) -> Iterator[None]:
-        self.emit.line("#pragma unroll")
+    def _unrolled(self, name: str, count: int, most: int | None = None) -> Iterator[None]:
+        self.emit.line("#pragma unroll" + (f" {most}" if most else ""))
         with self.emit.block(f"for (int {name} = 0; {name} < {count}; ++{name})"):
             yield
 
