@@ -64,11 +64,16 @@ template <int Threads> __device__ inline void team_meets(int team) {
   asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(Threads) : "memory");
 }
 
-// A float rounded to TF32, half away from zero, in its upper bits: tensor cores look at no others.
-// There is no instruction for it; the one that PTX has takes more moves than these.
+// A float rounded to TF32, in its upper bits: tensor cores look at no others. Where there is no
+// instruction for it, half away from zero: the one that PTX has takes more moves than these.
 __device__ inline u32 tf32_bits(f32 x) {
+#if __CUDA_ARCH__ >= 900
+  u32 bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#else
   u32 bits = __float_as_uint(x);
   if (fabsf(x) < __int_as_float(0x7f800000)) bits += 0x1000u;
+#endif
   return bits;
 }
 
@@ -104,7 +109,8 @@ template <bool Turned> __device__ inline void load_pieces(u32* to, const u32* fr
 
 __device__ inline u32 tf32_bits(f32 x) {
   const u32 bits = bits_as<u32>(x);
-  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+  const u32 rounded = bits + 0xfffu + (bits >> 13 & 1);
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : rounded & ~0x1fffu;
 }
 
 template <class T, class Sum>
