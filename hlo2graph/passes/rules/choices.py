@@ -8,6 +8,7 @@ from hlo2graph.hlo import DType, Instruction, Kind, Shape
 from hlo2graph.hlo.floats import MANTISSA_BITS
 from hlo2graph.ops.expect import integer
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.rules.places import bounds
 from hlo2graph.passes.rules.values import Found, Rule, filled_with, is_splat, made, splat
 
 _REFLEXIVE = frozenset({"EQ", "GE", "LE"})
@@ -15,7 +16,7 @@ _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "N
 
 
 def compare(draft: Draft, instr: Instruction) -> Found:
-    """Decide comparisons of a whole number with itself, or with the end of its range."""
+    """Decide comparisons of a whole number with itself, or with what bounds it."""
     left, right = instr.operands
     dtype = draft.shape(left).dtype
     if dtype.is_float:
@@ -25,15 +26,28 @@ def compare(draft: Draft, instr: Instruction) -> Found:
     direction = str(instr.attrs["direction"])
     if left == right:
         return filled_with(draft, instr, direction in _REFLEXIVE)
-    bound = splat(draft, right)
+    bound, other = splat(draft, right), left
     if bound is None:
-        bound, direction = splat(draft, left), _FLIPPED[direction]
+        bound, other, direction = splat(draft, left), right, _FLIPPED[direction]
     if bound is None:
         return None
-    low, high = (0, 1) if dtype.kind is Kind.PRED else dtype.limits
-    decided = {(low, "LT"): False, (low, "GE"): True, (high, "GT"): False, (high, "LE"): True}
-    found = decided.get((int(bound), direction))
+    whole = (0, 1) if dtype.kind is Kind.PRED else dtype.limits
+    found = _decided(direction, bounds(draft, other) or whole, int(bound))
     return None if found is None else filled_with(draft, instr, found)
+
+
+def _decided(direction: str, limits: tuple[int, int], bound: int) -> bool | None:
+    """Return how all numbers within limits compare with one; None if not all do so alike."""
+    low, high = limits
+    match direction:
+        case "LT" | "GE":
+            less = True if high < bound else False if low >= bound else None
+            return less if less is None else less == (direction == "LT")
+        case "LE" | "GT":
+            less = True if high <= bound else False if low > bound else None
+            return less if less is None else less == (direction == "LE")
+        case _:
+            return None if low <= bound <= high else direction == "NE"
 
 
 def _rectified(draft: Draft, instr: Instruction) -> Found:

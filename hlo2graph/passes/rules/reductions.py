@@ -10,6 +10,7 @@ from hlo2graph.hlo import Instruction, Shape, SliceDim
 from hlo2graph.ops.scalar_region import binary_reducer
 from hlo2graph.ops.spec import Array
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.rules.places import sorted_already
 from hlo2graph.passes.rules.values import Found, Rule, add_filled, constant, made, numbers, splat
 
 MOST_INDICES = 8  # of an index vector that is taken apart
@@ -32,7 +33,12 @@ def reduce(draft: Draft, instr: Instruction) -> Found:
 
 
 def gather(draft: Draft, instr: Instruction) -> Found:
-    """Slice where one index vector says what to take: both move it inside the array."""
+    """Slice where one index vector says what to take: both move it inside the array.
+
+    What is taken in the order that a sort of it found is what the sort gives.
+    """
+    if known := sorted_already(draft, instr):
+        return made(instr, "get-tuple-element", known[:1], {"index": known[1]})
     source, indices = instr.operands
     given, shape = draft.shape(source), draft.shape(instr.name)
     mapped, sizes = numbers(instr, "start_index_map"), numbers(instr, "slice_sizes")
