@@ -36,6 +36,8 @@ class Auto:
         self._home_key = self._key(site.home)
         self._homes = _Held(site.graph)
         self._there = {self._home_key: self._homes}  # graphs by the addresses that they are for
+        self._port = next(iter(site.graph.matters), 0)
+        self._held_at = set(self._home_key[:1])  # where that port lies for one of these
         self._kept = KEPT - 1 - len(BUILDING)  # besides home's and the movers
         self._movers: dict[Way, Movable] = {}
         self._tabled: Tabled | None = None
@@ -64,29 +66,39 @@ class Auto:
 
     def launch(self, placement: Placement, stream: Stream) -> None:
         """Run with the ports at `placement`."""
-        tally, still = self.tally, self._still
+        tally, graph, still = self.tally, self._followed, self._still
         tally.launches += 1
-        if still is not None and placement is still.placement:
+        if graph is not None and (
+            placement[self._port] not in self._held_at or self._key(placement) not in self._there
+        ):
+            self._last = self._still = None
+            tally.moved += 1
+            tally.updates += graph.move(placement)
+            self._left -= 1
+            if not self._left:  # the next call is to be reckoned
+                self._followed = None
+            graph.launch_on(stream)
+        elif still is not None and placement is still.placement:
             self._as_it_was += 1
             still.launch_on(stream)
-            return
+        else:
+            self._choose(placement, stream)
+
+    def _choose(self, placement: Placement, stream: Stream) -> None:
+        """Run the graph that is there for these addresses, or find a way to do without."""
         key = self._key(placement)
         held = self._there.get(key)
         if held is not None:
-            held.used = tally.launches
+            held.used = self.tally.launches
             self._go_on(held.graph, placement, stream)
             return
-        graph = self._followed
-        if graph is None:
-            self._look(key, placement, stream)
-            return
-        self._last = self._still = None
-        tally.moved += 1
-        tally.updates += graph.move(placement)
-        self._left -= 1
-        if not self._left:  # the next call is to be reckoned
-            self._followed = None
-        graph.launch_on(stream)
+        for mover in self._movers.values():
+            if mover.placement is not None and self._key(mover.placement) == key:
+                graph = self._reading_no_more(key, placement) if mover is self._tabled else mover
+                self._go_on(graph, placement, stream)
+                return
+        self.tally.moved += 1
+        self._meet(key, placement, stream)
 
     def _go_on(self, graph: Movable, placement: Placement, stream: Stream) -> None:
         """Run the graph that is there for these addresses."""
@@ -104,16 +116,6 @@ class Auto:
         # What stays is not to read a table for ever.
         self._still = None if graph is self._tabled else graph
         graph.launch_on(stream)
-
-    def _look(self, key: Placement, placement: Placement, stream: Stream) -> None:
-        """Run the mover that is at these addresses, or find a way to do without."""
-        for mover in self._movers.values():
-            if mover.placement is not None and self._key(mover.placement) == key:
-                graph = self._reading_no_more(key, placement) if mover is self._tabled else mover
-                self._go_on(graph, placement, stream)
-                return
-        self.tally.moved += 1
-        self._meet(key, placement, stream)
 
     def _reading_no_more(self, key: Placement, placement: Placement) -> Movable:
         """Return a graph that reads no table for addresses that stay, once that is worth one."""
@@ -195,10 +197,12 @@ class Auto:
         elif self._has_room():
             oldest, held = self._oldest
             del self._there[oldest]
+            self._held_at = {key[0] for key in self._there}
             graph = held.graph
             self.tally.updates += graph.move(placement)
         if graph is not None:
             self._there[key] = _Held(graph, self.tally.launches)
+            self._held_at.add(key[0])
         return graph
 
     def _build(self, placement: Placement, costs: Costs) -> Launchable | None:
