@@ -85,10 +85,11 @@ class _Walk:
 
     def visit(self, name: str, index: _Index) -> bool:
         """Note what the element of `name` at `index` needs; False if that is anywhere."""
-        if (name, index) in self.seen:
-            return True
+        known = (name, index) in self.seen
         self.seen.add((name, index))
-        instr = self.computation[name]
+        return known or self._visit(self.computation[name], index)
+
+    def _visit(self, instr: Instruction, index: _Index) -> bool:
         if not isinstance(instr.shape, Shape) or OPS[instr.opcode].effect:
             return False
         if instr.opcode == "parameter":

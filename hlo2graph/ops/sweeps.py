@@ -45,7 +45,7 @@ class Sweeps:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a block computes of `rounds` rounds: `sides` elements, of the `held` that it begins with.
+    """What a block computes of `rounds` rounds: `sides` elements, beginning with `held` ones.
 
     A dimension that is held whole has no margins.
     """

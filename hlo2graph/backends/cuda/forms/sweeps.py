@@ -203,11 +203,14 @@ class _Writer:
         return found
 
     def _fill(self, margin: int) -> None:
-        """Read the part."""
+        """Read the part: all that a thread reads of it is under way at once."""
         emit, size = self.emit, prod(self.part.held)
-        with emit.block(f"for (int at = threadIdx.x; at < {size}; at += {self.threads})"):
+        each = -(-size // self.threads)
+        emit.line("#pragma unroll")
+        with emit.block(f"for (int n = 0; n < {each}; ++n)"):
+            emit.line(f"const int at = threadIdx.x + n * {self.threads};")
             index = self._index(emit.split("at", self.part.held))
-            with emit.block(f"if ({self._exists(index)})"):
+            with emit.block(f"if (at < {size} && {self._exists(index)})"):
                 for number, shape in enumerate(self.states):
                     place = f"p{number}[{emit.offset(shape, index)}]"
                     emit.line(f"held{number}[0][at + {margin}] = {place};")
