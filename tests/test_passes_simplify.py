@@ -71,6 +71,8 @@ def left_of(body: str, before: str = "") -> list[str]:
         ("f32[] constant(8)", "f32[] divide(p, c)", ["multiply"]),
         ("f32[] constant(3)", "f32[] divide(p, c)", ["divide"]),
         ("f32[] constant(1e-45)", "f32[] divide(p, c)", ["divide"]),
+        ("bf16[] constant(8)", "bf16[] divide(x, c)", ["multiply"]),
+        ("bf16[] constant(9)", "bf16[] divide(x, c)", ["divide"]),
         ("f32[] constant(1)", "f32[] power(p, c)", []),
         ("f32[] constant(2)", "f32[] power(p, c)", ["power"]),
         ("c64[] constant((1, 0))", "c64[] multiply(z, c)", ["multiply"]),

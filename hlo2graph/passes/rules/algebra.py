@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from hlo2graph.hlo import DType, Instruction, Kind, Shape
@@ -223,10 +224,11 @@ def _by_reciprocal(draft: Draft, instr: Instruction, value: Array) -> Found:
     """Multiply instead of dividing by a power of two whose reciprocal is a normal number."""
     wide = np.asarray(widen(value))
     fraction, exponent = np.frexp(wide)
-    tiny = np.finfo(wide.dtype).minexp
-    if abs(fraction) != 0.5 or not tiny < 2 - exponent < -tiny or value.dtype != wide.dtype:
+    tiny = ml_dtypes.finfo(value.dtype).minexp  # type: ignore[no-untyped-call]
+    if abs(fraction) != 0.5 or not tiny < 2 - exponent < -tiny:
         return None
-    by = add_filled(draft, instr, draft.shape(instr.operands[1]), np.asarray(1 / wide))
+    reciprocal = np.asarray(1 / wide).astype(value.dtype)
+    by = add_filled(draft, instr, draft.shape(instr.operands[1]), reciprocal)
     return made(instr, "multiply", (instr.operands[0], by))
 
 
