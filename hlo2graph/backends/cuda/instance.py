@@ -19,7 +19,7 @@ from hlo2graph.backends.cuda.copier import Copier
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.driver import Device
 from hlo2graph.backends.cuda.kept_alive import KeptAlive
-from hlo2graph.backends.cuda.known import Known, KnownCalls
+from hlo2graph.backends.cuda.known import KnownCalls
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream, write_array
@@ -116,7 +116,7 @@ class Instance:
         route = self._route(call.brought)
         self._enqueue(route, call.on_host, stream, call.owners)
         if call.is_still and stream is self.stream:
-            self._known.note(Known(call.args, route, call.owners, call.deletable))
+            self._known.note(call.args, route, call.owners, call.deletable)
         return route
 
     def run_at_once(self, args: tuple[object, ...]) -> bool:
@@ -124,15 +124,15 @@ class Instance:
 
         Its arguments are the very ones of an earlier call, or arrays of ours used where they lie.
         """
-        known = self._known.find(args)
-        if known is not None:
-            self._enqueue(known.route, NOTHING, self.stream, known.owners)
+        route = self._known.find(args)
+        if route is not None:
+            self._enqueue(route, NOTHING, self.stream, self._known.owners)
             return True
         route = self._straight.route(args)
         if route is None:
             return False
         self._enqueue(route, NOTHING, self.stream, args)
-        self._known.note(Known(args, route, args, ()))
+        self._known.note(args, route, args)
         return True
 
     @property

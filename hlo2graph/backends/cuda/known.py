@@ -20,61 +20,77 @@ from hlo2graph.backends.cuda.route import Route
 SETS = 64  # that take turns
 
 
-class Known(NamedTuple):
-    """A call that may come again; `owners` must live until it has run."""
-
-    args: tuple[object, ...]
-    route: Route
-    owners: Sequence[object]
-    deletable: Sequence[Any]  # the arguments that JAX can delete
-
-
 class KnownCalls:
-    """What is known of the calls of one instance on its own stream."""
+    """What is known of the calls of one instance on its own stream.
 
-    __slots__ = ("_last", "_passes", "_seen", "_sets")
+    `owners` is what must live until the last one has run.
+    """
+
+    __slots__ = ("_args", "_deletable", "_passes", "_route", "_seen", "_sets", "owners")
 
     def __init__(self) -> None:
-        self._last: Known | None = None
+        self._args: tuple[object, ...] | None = None  # of the last call, as the next three
+        self._route: Route | None = None
+        self.owners: Sequence[object] = ()
+        self._deletable: Sequence[Any] = ()
         self._sets: OrderedDict[tuple[int, ...], _Set] = OrderedDict()  # by arguments' ids
         self._seen: OrderedDict[Placement, None] = OrderedDict()
         self._passes = 0  # of arrays from stream to stream, when these were known
 
-    def find(self, args: tuple[object, ...]) -> Known | None:
-        """Return the call that had these very arguments, if all are still as they were."""
-        last, self._last = self._last, None
+    def find(self, args: tuple[object, ...]) -> Route | None:
+        """Return the route of a call with these very arguments, if all are still as they were."""
+        last = self._args
         if self._passes != DeviceArray.passes:  # one of them may be ready elsewhere now
             self._passes = DeviceArray.passes
             self._sets.clear()
-            return None
-        if last is not None and len(last.args) == len(args) and all(map(is_, last.args, args)):
-            if not any(array.is_deleted() for array in last.deletable):
-                self._last = last
-            return self._last
-        known = self._sets.get(tuple(map(id, args))) if self._sets else None
-        if known is not None and all(map(is_, map(call, known.refs), args)):
-            self._last = Known(args, known.route, args, ())
-        return self._last
+        elif last is not None and len(last) == len(args) and all(map(is_, last, args)):
+            if not any(array.is_deleted() for array in self._deletable):
+                return self._route
+        elif self._sets:
+            known = self._sets.get(tuple(map(id, args)))
+            if known is not None and all(map(is_, map(call, known.refs), args)):
+                self._take(args, known.route, args, ())
+                return known.route
+        self.forget_last()
+        return None
 
     def forget_last(self) -> None:
         """Let go of the last call's arrays."""
-        self._last = None
+        self._args, self._route, self.owners, self._deletable = None, None, (), ()
 
-    def note(self, known: Known) -> None:
-        """Know a call of arrays that stay as they are; its set too, if places come again."""
-        self._last = known
-        if known.deletable:
+    def note(
+        self,
+        args: tuple[object, ...],
+        route: Route,
+        owners: Sequence[object],
+        deletable: Sequence[Any] = (),
+    ) -> None:
+        """Know a call of arrays that stay as they are; its set too, if places come again.
+
+        JAX can delete some of the arguments, `deletable`; `owners` must live until it has run.
+        """
+        self._take(args, route, owners, deletable)
+        if deletable:
             return
-        placement = known.route.placement
+        placement = route.placement
         if placement not in self._seen:
             self._seen[placement] = None
             if len(self._seen) > SETS:
                 self._seen.popitem(last=False)
             return
-        refs = list(map(weakref.ref, known.args))
-        self._sets[tuple(map(id, known.args))] = _Set(refs, known.route)
+        refs = list(map(weakref.ref, args))
+        self._sets[tuple(map(id, args))] = _Set(refs, route)
         if len(self._sets) > SETS:
             self._sets.popitem(last=False)
+
+    def _take(
+        self,
+        args: tuple[object, ...],
+        route: Route,
+        owners: Sequence[object],
+        deletable: Sequence[Any],
+    ) -> None:
+        self._args, self._route, self.owners, self._deletable = args, route, owners, deletable
 
 
 class _Set(NamedTuple):
