@@ -23,6 +23,7 @@ from hlo2graph.ops.stencil import Stencil, stencil_of
 from hlo2graph.ops.sweeps import ROWS, Part, Sweeps, part_of
 
 MOST_THREADS = 1024
+MOST_ROWS = 16
 
 _MOVED = re.compile(r"(\w+) ([+-]) (\d+)")
 
@@ -159,10 +160,21 @@ class _Writer:
         self.emit, self.called, self.stencil, self.part = emit, called, stencil, part
         self.states = signature.results
         self.down = max(0, len(part.dims) - 2)  # along which a thread has several elements
-        self.rows = min(ROWS, part.sides[self.down]) if len(part.dims) > 1 else 1
-        needed = prod(part.held) // part.held[self.down] * -(-part.held[self.down] // self.rows)
-        each = -(-needed // MOST_THREADS)
-        self.threads = -(-needed // (each * WARP)) * WARP
+        self.across = [held for dim, held in enumerate(part.held) if dim != self.down]
+        self.rows = self._rows()
+        self.groups = -(-part.held[self.down] // self.rows)
+        self.count = self.groups * prod(self.across)  # of what threads have one or several of
+        each = -(-self.count // MOST_THREADS)
+        self.threads = -(-self.count // (each * WARP)) * WARP
+
+    def _rows(self) -> int:
+        """Return how many elements below each other a thread has: so many that it has them once."""
+        if not self.across:
+            return 1
+        held = self.part.held[self.down]
+        fitting = range(ROWS, MOST_ROWS + 1)
+        found = (n for n in fitting if -(-held // n) * prod(self.across) <= MOST_THREADS)
+        return min(held, next(found, ROWS))
 
     def write(self) -> None:
         """Write all of them."""
@@ -239,22 +251,26 @@ class _Writer:
         return " && ".join(tests) or "true"
 
     def _round(self) -> None:
-        """Compute what this round, and those behind it, need of the part."""
+        """Compute what this round, and those behind it, need of the part.
+
+        A thread has the same places in all rounds, so that where they are is found but once.
+        """
         emit, part, down = self.emit, self.part, self.down
-        low, high = self._ends(down)
-        across = [held for dim, held in enumerate(part.held) if dim != down]
-        groups = emit.integer(f"({high} - {low} + {self.rows - 1}) / {self.rows}")
-        head = f"for (int at = threadIdx.x; at < {groups} * {prod(across)}; at += {self.threads})"
-        with emit.block(head):
-            rest = emit.split(emit.integer(f"at % {prod(across)}"), across)
-            first = emit.integer(f"{low} + at / {prod(across)} * {self.rows}")
-            first = emit.integer(f"{first} < {high} - {self.rows} ? {first} : {high} - {self.rows}")
+        emit.line("#pragma unroll")
+        with emit.block(f"for (int n = 0; n < {-(-self.count // self.threads)}; ++n)"):
+            emit.line(f"const int at = threadIdx.x + n * {self.threads};")
+            group, *rest = emit.split("at", (self.groups, *self.across))
+            first = emit.integer(f"{group} * {self.rows}")
+            if part.held[down] % self.rows:
+                last = part.held[down] - self.rows
+                first = emit.integer(f"{first} < {last} ? {first} : {last}")
             own = (*rest[:down], first, *rest[down:])
-            tests = []
-            for dim, at in enumerate(own[:down]):
+            tests = [f"at < {self.count}"] if self.count % self.threads else []
+            for dim, at in enumerate(own[: down + 1]):
                 if not part.is_whole(dim):
-                    begin, end = self._ends(dim)
-                    tests.append(f"{at} >= {begin} && {at} < {end}")
+                    low, high = self._ends(dim)
+                    more = f" - {self.rows - 1}" if dim == down and self.rows > 1 else ""
+                    tests.append(f"{at} >= {low}{more} && {at} < {high}")
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._elements(own)
 
@@ -290,11 +306,12 @@ class _Writer:
 
     def _is_own(self, own: Index) -> str:
         """Return the test whether an element is the block's own, and not of the margins."""
-        last = len(own) - 1
-        if self.part.is_whole(last) or not self.part.sides[last]:
-            return "true"
-        low = self.part.rounds * self.stencil.low[last]
-        return f"{own[last]} >= {low} && {own[last]} < {low + self.part.sides[last]}"
+        tests = []
+        for dim, (at, side) in enumerate(zip(own, self.part.sides, strict=True)):
+            low = self.part.rounds * self.stencil.low[dim]
+            if not self.part.is_whole(dim):
+                tests.append(f"{at} >= {low} && {at} < {low + side}")
+        return " && ".join(tests) or "true"
 
     def _values(self, index: Index) -> list[Expr]:
         emit = self.emit
