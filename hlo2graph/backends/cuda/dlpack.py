@@ -104,7 +104,7 @@ class Foreign:
 class Form:
     """What capsules of one kind of array say but for its address, to be compared as bytes."""
 
-    __slots__ = ("_dims", "_head", "_is_row_major", "_steps")
+    __slots__ = ("_dims", "_head", "_is_row_major", "_numbers", "_steps")
 
     def __init__(
         self,
@@ -113,9 +113,10 @@ class Form:
         strides: tuple[int, ...],
         device: tuple[int, int],
     ) -> None:
-        code, bits = _BY_DTYPE.get(dtype, (-1, 0))  # no capsule has a negative one
+        code, bits = _BY_DTYPE.get(dtype, (0, 0))  # no capsule has an element type of no bits
         rank = len(shape)
-        self._head = (*device, rank, code, bits, 1)
+        self._head = _HEAD.pack(*device, rank, code, bits, 1)
+        self._numbers = c_char * (8 * rank)
         self._dims = bytes((c_int64 * rank)(*shape))
         self._steps = bytes((c_int64 * rank)(*(s // dtype.itemsize for s in strides)))
         self._is_row_major = strides == row_major(shape, dtype.itemsize)
@@ -123,21 +124,22 @@ class Form:
     def address(self, capsule: object) -> int | None:
         """Return where the array of a capsule lies, None if it says anything but that."""
         place = _python.PyCapsule_GetPointer(capsule, NAME)
-        data, *head, dims, steps, offset = _TENSOR.unpack(_bytes_at(place, _TENSOR.size))
-        size = len(self._dims)
-        if tuple(head) != self._head or (size and _bytes_at(dims, size) != self._dims):
+        data, head, dims, steps, offset = _TENSOR.unpack(_Bytes.from_address(place).raw)
+        if head != self._head:
             return None
-        if size and (_bytes_at(steps, size) != self._steps if steps else not self._is_row_major):
-            return None
-        return int(data + offset)
+        if self._dims:
+            numbers = self._numbers
+            if numbers.from_address(dims).raw != self._dims:
+                return None
+            if steps and numbers.from_address(steps).raw != self._steps:
+                return None
+        return data + offset if steps or self._is_row_major else None
 
 
-_TENSOR = Struct("@PiiiBBHPPQ")  # as _Tensor is
+_HEAD = Struct("@iiiBBH")  # the device to the element type of a _Tensor
+_TENSOR = Struct(f"@P{_HEAD.size}sPPQ")
+_Bytes = c_char * ctypes.sizeof(_Tensor)
 assert _TENSOR.size == ctypes.sizeof(_Tensor)
-
-
-def _bytes_at(address: int, size: int) -> bytes:
-    return (c_char * size).from_address(address).raw
 
 
 def read_capsule(capsule: object) -> Foreign:
