@@ -185,7 +185,40 @@ SHARED = {
         "f32[1,5,7,130]", "f32[3,3,130,36]", "f32[1,5,7,36]", f"{SAME}, dim_labels=b01f_01io->b01f"
     ),
 }
-
+IMAGES = {
+    "wide": convolution("f32[1,3,140,32]", "f32[3,3,32,40]", "f32[1,3,140,40]", f"{SAME}, {LAST}"),
+    "strided": convolution(
+        "f32[2,13,14,32]",
+        "f32[3,3,32,33]",
+        "f32[2,7,7,33]",
+        f"window={{size=3x3 stride=2x2 pad=1_1x1_0}}, {LAST}",
+    ),
+    "dilated": convolution(
+        "f32[2,13,14,128]",
+        "f32[3,2,128,32]",
+        "f32[2,9,12,32]",
+        f"window={{size=3x2 rhs_dilate=2x2}}, {LAST}",
+    ),
+    "turned-bf16": convolution(
+        "bf16[2,9,9,64]",
+        "bf16[3,3,32,64]",
+        "bf16[2,9,9,32]",
+        "window={size=3x3 pad=1_1x1_1 rhs_reversal=1x1}, dim_labels=b01f_01oi->b01f",
+    ),
+    "groups": convolution(
+        "f32[2,7,7,128]",
+        "f32[3,3,32,128]",
+        "f32[2,7,7,128]",
+        f"{SAME}, {LAST}, feature_group_count=4",
+    ),
+    "deep": convolution("f32[1,5,7,512]", "f32[3,3,512,32]", "f32[1,5,7,32]", f"{SAME}, {LAST}"),
+    "cropped": convolution(
+        "f32[1,9,9,32]",
+        "f32[3,3,32,32]",
+        "f32[1,5,6,32]",
+        f"window={{size=3x3 pad=-1_-1x0_-1}}, {LAST}",
+    ),
+}
 DEPTHWISE = {
     "features-first": convolution(
         "f32[2,12,8,9]",
@@ -248,7 +281,14 @@ def small_ones_are_staged():
 
 @pytest.fixture(scope="module")
 def staged():
-    return planned(STAGED | TAPS | {"flat": FLAT}, "none")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(form, "image_kernel", lambda _: None)
+        yield planned(STAGED | TAPS | {"flat": FLAT}, "none")
+
+
+@pytest.fixture(scope="module")
+def images():
+    return planned(IMAGES, "none")
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +308,16 @@ def test_staged_convolutions_agree_with_the_host(staged, name):
     plans, kernels = staged
     (source,) = kernels_of(plans[name]).values()
     assert "hlo::dynamic_shared" in source.text
+    agree_with_the_host(plans[name], kernels, tf32=True)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("name", IMAGES)
+def test_places_of_a_window_share_what_they_read(images, name):
+    plans, kernels = images
+    (source,) = kernels_of(plans[name]).values()
+    assert "row_a" in source.text
     agree_with_the_host(plans[name], kernels, tf32=True)
 
 

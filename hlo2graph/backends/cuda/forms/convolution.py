@@ -16,6 +16,7 @@ from hlo2graph.backends.cuda.forms.dot_tensor import FEWEST_ROWS, fills_products
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.staged import staged_kernel
 from hlo2graph.backends.cuda.forms.staged_gradient import gradient_kernel
+from hlo2graph.backends.cuda.forms.staged_image import image_kernel
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.kernel_gradient import tap_rows
@@ -40,9 +41,8 @@ def convolution_kernel(form: Form) -> KernelSource:
     product = ConvolutionProduct(form)
     if _suits_stages(form, product):
         cut = tap_rows(form.instr, form.shape(0), form.shape(1))
-        return (cut and gradient_kernel(form, cut)) or staged_kernel(
-            form, lambda clamps: ConvolutionProduct(form, clamps=clamps)
-        )
+        found = (cut and gradient_kernel(form, cut)) or image_kernel(form)
+        return found or staged_kernel(form, lambda clamps: ConvolutionProduct(form, clamps=clamps))
     return tensor_kernel([(form, product)])
 
 

@@ -153,8 +153,13 @@ class StagedWriter:
     @property
     def _words(self) -> int:
         """Words of shared memory of one team: for the operands, and later for its sums."""
+        return max(self.stages * self._chunk, self._sums)
+
+    @property
+    def _sums(self) -> int:
+        """Words of a team's sums."""
         rows, columns = self.rows.tile, self.columns.tile
-        return max(self.stages * self._chunk, rows * columns + max(rows, columns))
+        return rows * columns + max(rows, columns)
 
     def kernel(self) -> KernelSource:
         """Return the kernel."""
@@ -285,7 +290,7 @@ class StagedWriter:
             emit.line(f"hlo::u32 rows[{high}][4], columns[{wide // 2}][4];")
             if a.comes_whole:
                 with self._unrolled("i", high):
-                    self._load_whole(a, "rows[i]", a.of_warp(f"{top} + 16 * i", first, turns=False))
+                    self._load_whole(a, "rows[i]", self._piece_of_rows(f"{top} + 16 * i", first))
             else:
                 with self._unrolled("i", high), self._unrolled("n", 4):
                     row, step = (
@@ -311,6 +316,9 @@ class StagedWriter:
                 registers = [f"rows[i][{n}]" for n in range(4)]
                 registers += [f"columns[j / 2][j % 2 * 2 + {n}]" for n in range(2)]
                 emit.line(f"hlo::mma<hlo::{self.dtype}>(total[i][j], {', '.join(registers)});")
+
+    def _piece_of_rows(self, row: Expr, step: Expr) -> Expr:
+        return self.sides[0].of_warp(row, step, turns=False)
 
     def _load_whole(self, operand: Operand, registers: str, place: Expr) -> None:
         turned = "false" if operand.side.is_deep else "true"
@@ -353,10 +361,14 @@ class StagedWriter:
             emit.line(f"const int across = at / {along.tile // width};")
             emit.line(f"const int along = at % {along.tile // width} * {width};")
             at = [emit.integer(f"{starts[0]} + across"), emit.integer(f"{starts[1]} + along")]
-            tests = tests_inside(at, (across, along))
+            tests = self._tests(at, (across, along))
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._results(across, along, at, width)
         self.results.beside(self.blocks, threads)
+
+    def _tests(self, at: Sequence[Expr], sides: Sequence[Side]) -> list[Expr]:
+        """Return what holds of a place that is one of the result's."""
+        return tests_inside(at, sides)
 
     def _results(self, across: Side, along: Side, at: Sequence[Expr], width: int) -> None:
         """Write the results at so many places side by side, all stores behind all else."""
