@@ -51,6 +51,7 @@ MANY = 8  # warps of a multiprocessor, from which on they need not share rows
 ENOUGH = 8  # warps of a multiprocessor, beyond which no more share rows
 TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
 MOST_BYTES = 128  # of a value, that a warp reads at once
+MOST_AHEAD = 64  # registers for values that are read before their weights are made
 RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
 WIDE = 384  # bytes of a key and a value together, from which they are
 
@@ -276,6 +277,8 @@ class _Writer:
             self._pass_by(softmax, [most for most, _ in online.found])
             emit.line(f"hlo::u32 kept[{self.own}][{values.registers}];")
             emit.line(f"float scale[{self.own}];")
+            many = MOST_AHEAD // (values.each[1] * values.registers)
+            ahead = [values.read_ahead(left, "chunk") for left in self._lefts()[:many]]
             with emit.block(""):
                 found = self._score(held)
                 tests = [inside for _, inside in found]
@@ -284,7 +287,7 @@ class _Writer:
                     scale, grown = online.add(row, read, tests, TEAM)
                     emit.line(f"scale[{row}] = {scale};")
                     self._pack(row, grown)
-            self._add_values("scale")
+            self._add_values("scale", ahead)
         online.end(TEAM)
         return online
 
@@ -330,16 +333,28 @@ class _Writer:
                 self._keep(self._score(held))
             self._add_values()
 
-    def _add_values(self, scale: str = "") -> None:
-        """Write how a chunk's weights and values are added to the sums, first multiplied."""
+    def _lefts(self) -> list[Expr]:
+        """Return where tiles of the values begin."""
+        columns = self.values.columns
+        return [str(tile * columns.tile) for tile in range(columns.tiles)]
+
+    def _add_values(self, scale: str = "", ahead: Sequence[tuple[str, Sequence[str]]] = ()) -> None:
+        """Write how a chunk's weights and values are added to the sums, first multiplied.
+
+        `ahead` is what was read of tiles' values before.
+        """
         values = self.values
-        for tile in range(values.columns.tiles):
+        for tile, left in enumerate(self._lefts()):
             with self.emit.block(""):
                 self.emit.line(f"auto& total = own[{tile}];")
                 if scale:
                     values.scale(scale)
-                rows = Held(values.parts[0].rows, ("kept",))
-                values.add(str(tile * values.columns.tile), "chunk", rows)
+                if tile < len(ahead):
+                    name, puts = ahead[tile]
+                    self.emit.lines += puts
+                    values.add_products("kept", name)
+                else:
+                    values.add(left, "chunk", Held(values.parts[0].rows, ("kept",)))
 
     def _keep(self, found: Sequence[tuple[Sequence[Place], Expr | None]]) -> None:
         """Write the weights of a chunk; they are 0 where there is no key."""
