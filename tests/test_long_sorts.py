@@ -54,7 +54,7 @@ def top(dims: str, kept: str, k: int, dtype: str, largest: str = "true") -> str:
     )
 
 
-def steps(count: int, dtype: str, *lengths: int) -> str:
+def steps(count: int, dtype: str, *lengths: int, region: str = "") -> str:
     """Return a sort in steps, from each length to the next."""
     both, lines = f"({dtype}[{count}], s32[{count}])", []
     names = "x, i"
@@ -68,7 +68,7 @@ def steps(count: int, dtype: str, *lengths: int) -> str:
         ]
         names = f"x{number}, i{number}"
     first = f"x = {dtype}[{count}] parameter(0) i = s32[{count}] iota(), iota_dimension=0 "
-    return module(f"{first} {' '.join(lines)} ROOT r = {both} tuple({names})", BY_BOTH)
+    return module(f"{first} {' '.join(lines)} ROOT r = {both} tuple({names})", region or BY_BOTH)
 
 
 TOTAL = ", type=TOTALORDER"
@@ -107,6 +107,8 @@ PROGRAMS |= (
         "whole": steps(4096, "s8", 1, 64, 2048, 4096),
         "ranked": steps(3100, "s8", 1, 64, 1024, 4096),
         "ranked-twice": steps(3100, "s8", 1, 64, 256, 4096),
+        "joined": steps(9000, "s32", 1, 2048, 16384, region=comparator("s32", "LT")),
+        "joined-short": steps(3100, "s32", 1, 32, 1024, 4096, region=comparator("s32", "GT")),
         "windows": pairs("9,2048", 1, "f16", comparator("f16", "LT")),
         "counted": pairs("2,1,65,3", 2, "s8", comparator("s8", "LT")),
         "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
@@ -180,6 +182,19 @@ def test_the_best_of_rows_are_found_wherever_they_stand(kind):
     got = EmulatedExecutable(plan, kernels)(array)
     want = HostExecutable(hlo2graph.plan(KEPT_WHOLE["bounded-wide"], target="host"))(array)
     assert same_bits(got, want)
+
+
+@pytest.mark.slow
+@needs_gxx
+@pytest.mark.parametrize("kind", ["few", "rising", "falling"])
+def test_runs_are_joined_wherever_elements_belong(kind):
+    plans, kernels = emulated()
+    plan = plans["joined"]
+    (array,) = given_to(plan)
+    array = {"few": array % 3, "rising": np.sort(array), "falling": np.sort(array)[::-1]}[kind]
+    values, places = EmulatedExecutable(plan, kernels)(np.ascontiguousarray(array))
+    order = np.argsort(array, kind="stable")
+    assert same_bits([values, places], [array[order], order.astype(np.int32)])
 
 
 @pytest.mark.slow

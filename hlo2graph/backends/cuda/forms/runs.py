@@ -78,19 +78,17 @@ def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
     if key:
         writer.declare_key(key)
         emit.line("const hlo::u32 known = key(here);")
-    with emit.block(f"const auto goes = [&]({index} run, {index} at) -> bool", ";"):
-        if key:  # equal ones of earlier runs go before
-            emit.line("const hlo::u32 other = key(at);")
-            emit.line("return (other < known) | ((other == known) & (run < own));")
-        else:
-            _compare(writer, held)
     emit.line(f"__shared__ {index} parts[{warps}][{WARP}];")
     together = min(RANKED_TOGETHER, count // warps)
-    step = warps * runs.sorted
-    whole = "true" if length % runs.length == 0 else "false"
-    leading = f"hlo::count_leading<{runs.sorted}, {whole}, {together}, {index}>"
-    among = f"start + warp * {runs.sorted}, {step}, end, own, here - own, goes"
-    emit.line(f"parts[warp][lane] = {leading}({among});")
+    among = f"start + warp * {runs.sorted}, {warps * runs.sorted}, end, own, here - own"
+    if key and runs.sorted >= WARP:  # a warp's elements rise
+        ways = f"{runs.sorted}, {warps}, {together}, {index}"
+        emit.line(f"parts[warp][lane] = hlo::count_lesser<{ways}>({among}, known, key);")
+    else:
+        _write_goes(writer, held, has_key=key is not None)
+        whole = "true" if length % runs.length == 0 else "false"
+        ways = f"{runs.sorted}, {whole}, {together}, {index}"
+        emit.line(f"parts[warp][lane] = hlo::count_leading<{ways}>({among}, goes);")
     emit.line("__syncthreads();")
     emit.line(f"if (warp > 0 || mine >= {length}) return;")
     emit.line(f"{index} place = start;")
@@ -100,6 +98,17 @@ def _ranked(form: Form, runs: Runs, length: int) -> KernelSource:
         emit.line(f"r{number}[{at}] = {emit.stored(leaf.dtype, x)};")
     rows = form.shape(0).elements // length if length else 0
     return form.source(emit, max(1, rows * pieces), writer.threads)
+
+
+def _write_goes(writer: Window, held: Sequence[Expr], *, has_key: bool) -> None:
+    """Write `goes(run, at)`: whether an element of a run goes before the one that is held."""
+    emit, index = writer.emit, writer.index
+    with emit.block(f"const auto goes = [&]({index} run, {index} at) -> bool", ";"):
+        if has_key:  # equal ones of earlier runs go before
+            emit.line("const hlo::u32 other = key(at);")
+            emit.line("return (other < known) | ((other == known) & (run < own));")
+        else:
+            _compare(writer, held)
 
 
 def _compare(writer: Window, held: Sequence[Expr]) -> None:

@@ -95,4 +95,79 @@ __device__ inline I count_leading(I first, I step, I end, I own, I mine, const H
   return total;
 }
 
+// The same for keys, of which elements with lesser ones go first, and equal ones of earlier runs: where
+// the warp's own ones rise from lane to lane, it looks together for where the first and the last of
+// them belong. What lies between is fetched at once, if it is not more than Near.
+template <int Length, int Warps, int Together, class I, class Key>
+__device__ inline I count_lesser(
+    I first, I step, I end, I own, I mine, u32 known, const Key& key) {
+  constexpr int Near = 128;
+  __shared__ u32 near[Warps][Together][Near];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const u32 least = shuffle_from(known, 0), most = shuffle_from(known, 31);
+  const auto lesser = [&](I run, u32 other, u32 x) {
+    return (other < x) | ((other == x) & (run < own));
+  };
+  I total = 0;
+  for (I run = first; run < end; run += Together * step) {
+    I low[Together] = {}, high[Together] = {}, limit[Together];
+#pragma unroll
+    for (int r = 0; r < Together; ++r) {
+      const I length = end - (run + r * step);
+      limit[r] = length < 0 ? 0 : length < Length ? length : Length;
+    }
+    const auto look = [&](int r, I place, u32 x) {
+      const I start = run + r * step;
+      const u32 other = key(place < limit[r] ? start + place : end - 1);
+      return lesser(start, other, x) & (place < limit[r]);
+    };
+    int stride = Length;
+    while (stride > 32) {
+      stride /= 32;
+      bool one[Together], two[Together];
+#pragma unroll
+      for (int r = 0; r < Together; ++r) {
+        one[r] = look(r, low[r] + (lane + 1) * stride - 1, least);
+        two[r] = look(r, high[r] + (lane + 1) * stride - 1, most);
+      }
+#pragma unroll
+      for (int r = 0; r < Together; ++r) {
+        low[r] += stride * __popc(__ballot_sync(0xffffffffu, one[r]));
+        high[r] += stride * __popc(__ballot_sync(0xffffffffu, two[r]));
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < Together; ++r) {
+      high[r] = high[r] + stride < limit[r] ? high[r] + stride : limit[r];
+#pragma unroll
+      for (int k = 0; k < Near; k += 32) {
+        const I place = low[r] + k + lane;
+        near[warp][r][k + lane] = key(place < limit[r] ? run + r * step + place : end - 1);
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int r = 0; r < Together; ++r) {
+      const I start = run + r * step, count = high[r] - low[r];
+      I from = 0, to = count;
+      if (count <= Near) {
+#pragma unroll
+        for (int size = Near; size > 0; size /= 2) {
+          const I place = from + size - 1;
+          if (place < count && lesser(start, near[warp][r][place], known)) from += size;
+        }
+      } else {
+        while (from < to) {
+          const I middle = (from + to) / 2;
+          if (lesser(start, key(start + low[r] + middle), known)) from = middle + 1;
+          else to = middle;
+        }
+      }
+      total += start == own ? mine : start < end ? low[r] + from : 0;
+    }
+  }
+  return total;
+}
+
 }  // namespace hlo
