@@ -91,6 +91,15 @@ def part_of(stencil: Stencil, shapes: Sequence[Shape], rounds: int) -> Part | No
     return _best(stencil, bytes_each, len(shapes), rounds)
 
 
+def past_ends(stencil: Stencil, held: Sequence[int]) -> int:
+    """Return how many elements past the ends of a part are read where nobody chooses them."""
+    found, stride = 0, 1
+    for dim in reversed(range(len(held))):
+        found += max(stencil.low[dim], stencil.high[dim]) * stride
+        stride *= held[dim]
+    return found
+
+
 def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
     """Return what a kernel of a part's rounds takes."""
     busiest = -(-prod(part.counts) // BLOCKS)
@@ -99,7 +108,7 @@ def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
             held - (0 if part.is_whole(d) else done * stencil.reach[d])
             for d, held in enumerate(part.held)
         )
-        for done in range(1, part.rounds + 1)
+        for done in range(part.rounds + 1)
     )
     each = WORD_NS * (stencil.reads + states) + OPERATION_NS * stencil.work
     return KERNEL_NS + sum(max(ROUND_NS, busiest * size * each) for size in sizes)
@@ -107,7 +116,11 @@ def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
 
 @cache
 def _best(stencil: Stencil, bytes_each: int, states: int, rounds: int) -> Part | None:
-    parts = (p for p in _parts(stencil, rounds) if prod(p.held) * bytes_each <= SHARED_BYTES)
+    parts = [
+        part
+        for part in _parts(stencil, rounds)
+        if (prod(part.held) + 2 * past_ends(stencil, part.held)) * bytes_each <= SHARED_BYTES
+    ]
     return min(parts, key=lambda p: (nanoseconds(stencil, p, states), prod(p.counts)), default=None)
 
 

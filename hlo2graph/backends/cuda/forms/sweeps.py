@@ -20,7 +20,7 @@ from hlo2graph.ops.device import Element, Expr, Index
 from hlo2graph.ops.device_shaping import padded
 from hlo2graph.ops.expect import integers, written
 from hlo2graph.ops.stencil import Stencil, stencil_of
-from hlo2graph.ops.sweeps import ROWS, Part, Sweeps, part_of
+from hlo2graph.ops.sweeps import ROWS, Part, Sweeps, part_of, past_ends
 
 MOST_THREADS = 1024
 MOST_ROWS = 16
@@ -179,7 +179,7 @@ class _Writer:
     def write(self) -> None:
         """Write all of them."""
         emit, part = self.emit, self.part
-        size, margin = prod(part.held), self._margin()
+        size, margin = prod(part.held), past_ends(self.stencil, part.held)
         for number, shape in enumerate(self.states):
             kind = storage_type(shape.dtype)
             emit.line(f"__shared__ {kind} held{number}[2][{size + 2 * margin}];")
@@ -193,16 +193,6 @@ class _Writer:
                 emit.line(f"{kind}* const to{number} = {held}[done % 2] + {margin};")
             self._round()
             emit.line("__syncthreads();")
-
-    def _margin(self) -> int:
-        """Return how far past the ends of the part elements are read that nobody chooses."""
-        found, stride = 0, 1
-        for low, high, held in zip(
-            *map(reversed, (self.stencil.low, self.stencil.high, self.part.held)), strict=True
-        ):
-            found += max(low, high) * stride
-            stride *= held
-        return found
 
     def _begins(self) -> list[Expr]:
         """Return where the block's part begins, margins and all, in each dimension."""
