@@ -91,6 +91,7 @@ class ElementEmitter:
         self._rounded: dict[Expr, tuple[DType, Expr]] = {}  # of them, to narrower types
         self.origins: dict[Expr, tuple[int, Shape, Index]] = {}  # of values: parameter and index
         self.parts = Parts()
+        self.first_block = 0
         self.binds_reads = True  # not where only the origins of values count
 
     # ---- what rules use (ops.device.Element) ----------------------------------------------
@@ -154,9 +155,10 @@ class ElementEmitter:
 
     @property
     def block_index(self) -> Expr:
-        """The block's number, in the kernel's index type."""
+        """The block's number among those behind `first_block`, in the kernel's index type."""
         wide = "" if self.index_type == "int" else f"({self.index_type})"
-        return f"{wide}blockIdx.x"
+        behind = f"(blockIdx.x - {self.first_block})" if self.first_block else "blockIdx.x"
+        return f"{wide}{behind}"
 
     def fresh(self, stem: str) -> Expr:
         """Return a name that nothing else in the kernel has."""

@@ -6,6 +6,7 @@ In large arrays it computes several, see widen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from math import prod
 from typing import TypeAlias
@@ -55,28 +56,46 @@ def loop_kernel(
     patch = patch_of(computation, leaves[0]) if many else (1, 1)
     rules = RULES if patch > (1, 1) else None
     emitter = ElementEmitter(computations, signature.index_type, rules)
-    position = f"{emitter.block_index} * {THREADS} + threadIdx.x"
-    emitter.line(f"const {emitter.index_type} thread = {position};")
-    writer = _Passes(emitter, signature, may_repeat=not inplace)
+    writer = _Passes(emitter, signature, may_repeat=not inplace, apart=not many)
     for numbers in passes.values():
         write = partial(_elements, emitter, computation, leaves, numbers)
-        writer.write([leaves[number] for number in numbers], write, patch)
+        with writer.next_pass():
+            writer.write([leaves[number] for number in numbers], write, patch)
         patch = 1, 1
     for number, update in updates.items():
         write = partial(_update, emitter, computation, update, number, leaves[number])
-        writer.write([_update_shape(computation, update)], write)
+        with writer.next_pass():
+            writer.write([_update_shape(computation, update)], write)
     text = signature.declare(emitter.needed_lines(), THREADS, wide=writer.wide)
-    grid = blocks_for(writer.threads, THREADS)
-    return KernelSource(signature.name, text, grid, THREADS, is_bare=True)
+    return KernelSource(signature.name, text, (writer.blocks, 1, 1), THREADS, is_bare=True)
 
 
 class _Passes:
-    """Writes passes over elements: each thread takes one, or several that lie side by side."""
+    """Writes passes over elements: each thread takes one, or several that lie side by side.
 
-    def __init__(self, emitter: ElementEmitter, signature: Signature, *, may_repeat: bool) -> None:
+    Passes `apart` have blocks of their own: none waits for what another one reads.
+    """
+
+    def __init__(
+        self, emitter: ElementEmitter, signature: Signature, *, may_repeat: bool, apart: bool
+    ) -> None:
         self._emitter, self._signature, self._may_repeat = emitter, signature, may_repeat
-        self.threads = 0  # that the passes need
+        self._apart = apart
+        self.blocks = 0  # that the passes need
+        self.threads = 0  # that the pass at hand needs
         self.wide = False
+
+    @contextmanager
+    def next_pass(self) -> Iterator[None]:
+        """Let what the context writes be a pass."""
+        emit, first = self._emitter, self.blocks if self._apart else 0
+        emit.first_block, self.threads = first, 0
+        with emit.block(f"if (blockIdx.x >= {first})") if first else nullcontext():
+            if first or not self.blocks:
+                place = f"{emit.block_index} * {THREADS} + threadIdx.x"
+                emit.line(f"const {emit.index_type} thread = {place};")
+            yield
+        self.blocks = max(self.blocks, first + blocks_for(self.threads, THREADS)[0])
 
     def write(self, results: Sequence[Shape], element: _Write, patch: _Patch = (1, 1)) -> None:
         """Write a pass over arrays of the same dimensions; `element` writes that of an index.
