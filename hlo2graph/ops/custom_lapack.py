@@ -157,8 +157,8 @@ def factors_block(instr: Instruction) -> bool:
 
 
 def factors_panel(instr: Instruction) -> bool:
-    """Tell whether an instruction is an LU factor of matrices that a block has in registers."""
-    shape = _factored(instr, "getrf", "lu")
+    """Tell whether an instruction factors, by LU or QR, what a block has in registers."""
+    shape = _factored(instr, "getrf", "lu", "geqrf")
     return shape is not None and shape.dims[-1] <= panel_columns(shape.dtype, shape.dims[-2])
 
 

@@ -35,7 +35,7 @@ OPTIONS = (
 )
 COOPERATES = re.compile(
     r"__sync|shuffle|__shfl|block_sum|sort_window|sort_by_key|count_before|by_warp|fft_line"
-    r"|factor_block|factor_panel|take_|a\.solve|count_digits"
+    r"|factor_block|factor_panel|reflect_panel|take_|a\.solve|count_digits"
 )
 CLUSTER = re.compile(r"__cluster_dims__\((\d+)\)")
 

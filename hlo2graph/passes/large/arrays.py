@@ -161,3 +161,9 @@ def laid_out(like: Shape, dims: Sequence[int], order: Sequence[int]) -> Shape:
     """Return an array of `dims`, most minor first as in `order`, written out only where needed."""
     row_major = list(order) == list(range(len(dims) - 1, -1, -1))
     return Shape(like.dtype, tuple(dims), None if row_major else Layout(tuple(order)))
+
+
+def by_columns(shape: Shape) -> Shape:
+    """Return a matrix that lies column by column."""
+    last = shape.rank - 1
+    return laid_out(shape, shape.dims, (last - 1, last, *reversed(range(last - 1))))

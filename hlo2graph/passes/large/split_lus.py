@@ -17,7 +17,7 @@ from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
 from hlo2graph.ops.custom_target import result_leaves, target_of
 from hlo2graph.ops.linalg import panel_columns
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.large.arrays import Arrays, laid_out
+from hlo2graph.passes.large.arrays import Arrays, by_columns
 from hlo2graph.passes.large.triangles import product, solved
 from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.rules.values import is_splat
@@ -153,7 +153,7 @@ class _Lu:
         shape = to.shape(name)
         batch, rows = shape.dims[:-2], shape.dims[-2]
         numbers = (Shape(S32, (*batch, n)) for n in (min(shape.dims[-2:]), rows))
-        whole = TupleShape((_by_columns(shape), *numbers))
+        whole = TupleShape((by_columns(shape), *numbers))
         attrs: dict[str, Attribute] = {"custom_call_target": _PANEL}
         found = to.draft.add(to.like, "custom-call", whole, (name,), attrs)
         parts = [
@@ -180,9 +180,3 @@ class _Lu:
             index_vector_dim=batch + 1,
             slice_sizes=sizes,
         )
-
-
-def _by_columns(shape: Shape) -> Shape:
-    """Return a matrix that lies column by column."""
-    last = shape.rank - 1
-    return laid_out(shape, shape.dims, (last - 1, last, *reversed(range(last - 1))))

@@ -149,4 +149,200 @@ __device__ inline int factor_panel(
   return singular;
 }
 
+// ---- reflections ----------------------------------------------------------------------------------
+
+// The sums over a warp of `Count` values that each lane has, a power of two: value lane * Count / 32.
+template <int Count, int Mask = 16, class T> __device__ inline T warp_sums(const T (&x)[Count]) {
+  if constexpr (Mask == 0) {
+    return x[0];
+  } else if constexpr (Count == 1) {
+    const T both[1] = {add(x[0], shuffle_across(x[0], Mask))};
+    return warp_sums<1, Mask / 2>(both);
+  } else {
+    constexpr int half = Count / 2;
+    const bool upper = threadIdx.x & Mask;
+    T kept[half];
+#pragma unroll
+    for (int k = 0; k < half; ++k) {
+      const T given = upper ? x[k] : x[k + half];
+      kept[k] = add(upper ? x[k + half] : x[k], shuffle_across(given, Mask));
+    }
+    return warp_sums<half, Mask / 2>(kept);
+  }
+}
+
+// The power of two that brings a number whose first word is `high` near to 1, and the other way.
+__device__ inline f32 power_for(u32 high, f32, bool back) {
+  const u32 exponent = high >> 23 & 0xff, held = exponent < 1 ? 1 : exponent > 253 ? 253 : exponent;
+  const u32 bits = (back ? held : 254 - held) << 23;
+  f32 x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+__device__ inline f64 power_for(u32 high, f64, bool back) {
+  const u64 exponent = high >> 20 & 0x7ff, held = exponent < 1 ? 1 : exponent > 2045 ? 2045 : exponent;
+  const u64 bits = (back ? held : 2046 - held) << 52;
+  f64 x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+__device__ inline u32 high_word(f32 x) {
+  u32 bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits & 0x7fffffff;
+}
+__device__ inline u32 high_word(f64 x) {
+  u64 bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return (u32)(bits >> 32) & 0x7fffffff;
+}
+template <class T> __device__ inline u32 high_word(Complex<T> x) {
+  const u32 re = high_word(x.re), im = high_word(x.im);
+  return re > im ? re : im;
+}
+
+// Factor a matrix as LAPACK's geqrf does: load(i, j) gives its elements, `a` becomes R and, below, the
+// vectors of the reflections, whose factors are `tau`.
+//
+// What a column is to be multiplied by and the rest of its length come of one sum over all rows, of
+// its products with all columns, itself among them; so one barrier a column does. So that no square
+// of a float runs over or under, each column is first brought near to 1 by a power of two: that
+// changes nothing but R. Elements move down in registers as in factor_panel.
+template <int Threads, int Rows, int Columns, class T, class Load>
+__device__ inline void reflect_panel(const Load& load, const Matrix<T>& a, Vector<T> tau) {
+  typedef decltype(real(T{})) R;
+  constexpr int each = (Rows + Threads - 1) / Threads, warps = Threads / 32;
+  constexpr int few = Few<T>::Count, part = (Columns > 2 * few ? 4 : Columns > few ? 2 : 1) * few;
+  constexpr int whole = (Columns + part - 1) / part * part;
+  constexpr int steps = Rows < Columns ? Rows : Columns, turns = (whole + 31) / 32;
+  __shared__ Few<T> sums[2][warps][whole / few], top[2][whole / few], taken[warps][whole / few];
+  __shared__ u32 highs[warps][whole], high[whole];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  T x[each][whole];
+#pragma unroll
+  for (int e = 0; e < each; ++e) {
+    const int row = threadIdx.x + e * Threads, inside = row < Rows ? row : Rows - 1;
+#pragma unroll
+    for (int k = 0; k < whole; ++k) x[e][k] = k < Columns && row < Rows ? load(inside, k) : T{};
+  }
+#pragma unroll
+  for (int k = 0; k < whole; ++k) {
+    u32 most = 0;
+#pragma unroll
+    for (int e = 0; e < each; ++e) {
+      const u32 mine = high_word(x[e][k]);
+      most = mine > most ? mine : most;
+    }
+    most = warp_largest(most);
+    if (lane == 0) highs[warp][k] = most;
+  }
+  __syncthreads();
+  for (int k = threadIdx.x; k < whole; k += Threads) {
+    u32 most = 0;
+    for (int w = 0; w < warps; ++w) most = highs[w][k] > most ? highs[w][k] : most;
+    high[k] = most;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < whole; ++k) {
+    const R power = power_for(high[k], R{}, false);
+#pragma unroll
+    for (int e = 0; e < each; ++e) x[e][k] = scaled(x[e][k], power);
+  }
+  for (int j = 0; j < steps; ++j) {
+    const int turn = j % 2;
+#pragma unroll
+    for (int e = 0; e < each; ++e)
+      if ((int)threadIdx.x + e * Threads == j)
+#pragma unroll
+        for (int k = 0; k < whole; k += few) {
+          Few<T> some;
+#pragma unroll
+          for (int i = 0; i < few; ++i) some.x[i] = x[e][k + i];
+          top[turn][k / few] = some;
+        }
+#pragma unroll
+    for (int first = 0; first < whole; first += part)
+      if (first < Columns - j) {
+        T parts[part] = {};
+#pragma unroll
+        for (int e = 0; e < each; ++e)
+          if ((int)threadIdx.x + e * Threads > j)
+#pragma unroll
+            for (int k = 0; k < part; ++k)
+              parts[k] = plus_product(parts[k], conj(x[e][0]), x[e][first + k]);
+        const T sum = warp_sums(parts);
+        if (lane % (32 / part) == 0) ((T*)sums[turn][warp])[first + lane / (32 / part)] = sum;
+      }
+    __syncthreads();
+    T total[turns];
+#pragma unroll
+    for (int n = 0; n < turns; ++n) {
+      const int k = lane + n * 32 < whole ? lane + n * 32 : 0;
+      total[n] = T{};
+#pragma unroll
+      for (int w = 0; w < warps; ++w) total[n] = add(total[n], ((const T*)sums[turn][w])[k]);
+    }
+    const T alpha = top[turn][0].x[0];
+    const R rest = shuffle_from(real(total[0]), 0);
+    const bool none = rest == 0 && imag(alpha) == 0;
+    const R square = plus_product(rest, imag(alpha), imag(alpha));
+    const R length = sqrt(plus_product(square, real(alpha), real(alpha)));
+    const R beta = none ? real(alpha) : -(R)::copysign(length, real(alpha));
+    const T scale = none ? T{} : divide(convert<T>((R)1), subtract(alpha, convert<T>(beta)));
+    const T factor = none ? T{} : scaled(subtract(convert<T>(beta), alpha), 1 / beta);
+    if (threadIdx.x == 0) tau[j] = factor;
+#pragma unroll
+    for (int n = 0; n < turns; ++n) {
+      const int k = lane + n * 32;
+      if (k < whole) {
+        const T product = plus_product(((const T*)top[turn])[k], conj(scale), total[n]);
+        ((T*)taken[warp])[k] = multiply(conj(factor), product);
+      }
+    }
+    __syncwarp();
+    T mine[each];
+    bool below[each];
+#pragma unroll
+    for (int e = 0; e < each; ++e) {
+      const int row = threadIdx.x + e * Threads;
+      below[e] = row > j && row < Rows;
+      mine[e] = multiply(x[e][0], scale);
+      if (below[e]) a(row, j) = mine[e];
+    }
+#pragma unroll
+    for (int first = 0; first < whole; first += part)
+      if (first < Columns - j)
+#pragma unroll
+        for (int k = first; k < first + part; k += few) {
+          const Few<T> some = taken[warp][k / few];
+#pragma unroll
+          for (int e = 0; e < each; ++e)
+            if (below[e])
+#pragma unroll
+              for (int i = 0; i < few; ++i)
+                if (k + i > 0) x[e][k + i - 1] = minus_product(x[e][k + i], mine[e], some.x[i]);
+        }
+#pragma unroll
+    for (int e = 0; e < each; ++e)
+      if ((int)threadIdx.x + e * Threads == j) {
+#pragma unroll
+        for (int k = 0; k < whole; k += few) {
+          const Few<T> some = taken[warp][k / few];
+#pragma unroll
+          for (int i = 0; i < few; ++i) x[e][k + i] = subtract(x[e][k + i], some.x[i]);
+        }
+        x[e][0] = convert<T>(beta);
+      }
+  }
+#pragma unroll
+  for (int e = 0; e < each; ++e) {
+    const int row = threadIdx.x + e * Threads;
+    if (row < steps)
+#pragma unroll
+      for (int k = 0; k < whole; ++k)
+        if (row + k < Columns) a(row, row + k) = scaled(x[e][k], power_for(high[row + k], R{}, true));
+  }
+}
+
 }  // namespace hlo
