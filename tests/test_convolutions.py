@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from needs import needs_gxx
@@ -10,6 +12,7 @@ from ptxas import spilt
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.forms import convolution as form
 from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.cuda.wrap import Outer, wrapped
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.frontend.verify import verify
 from hlo2graph.inspect.arrays import random_inputs
@@ -321,6 +324,12 @@ def test_places_of_a_window_share_what_they_read(images, name):
     agree_with_the_host(plans[name], kernels, tf32=True)
 
 
+def test_a_wrapped_kernel_has_the_same_clusters():
+    (source,) = kernels_of(h2g.plan(SHARED["taps"], target="sm_90")).values()
+    found = wrapped(source, "outer", lambda parameters: Outer(tuple(map(str, parameters)), ()))
+    assert re.search(r"__launch_bounds__\(192, 1\) __cluster_dims__\(8\)\nouter\(", found.text)
+
+
 @pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("name", LONG)
@@ -434,7 +443,8 @@ def test_taps_of_a_row_share_what_is_read(name):
     assert spilt(source.text, "sm_90") == 0
 
 
-def test_warps_share_the_sum_where_tiles_are_few():
+def test_warps_share_the_sum_where_tiles_are_few(monkeypatch):
+    monkeypatch.setattr(form, "image_kernel", lambda _: None)
     few, many = (
         next(iter(kernels_of(h2g.plan(text, target="sm_90", fuse="none")).values()))
         for text in (

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from hlo2graph.backends.cuda.source import KernelSource
 
 HEAD = re.compile(
-    r'extern "C" __global__ void __launch_bounds__\((?P<bounds>[\d, ]+)\)\n'
+    r'extern "C" __global__ void '
+    r"(?P<bounds>__launch_bounds__\([\d, ]+\)(?: __cluster_dims__\(\d+\))?)\n"
     r"(?P<name>\w+)\((?P<parameters>[^)]*)\) \{"
 )
 
@@ -50,7 +51,7 @@ def wrapped(
         f"{source.text[: found.start()]}"
         f"__device__ __forceinline__ void {body}({found['parameters']}) {{"
         f"{source.text[found.end() :]}"
-        f'extern "C" __global__ void __launch_bounds__({found["bounds"]})\n'
+        f'extern "C" __global__ void {found["bounds"]}\n'
         f"{name}({', '.join(around.parameters)}) {{\n{lines}}}\n"
     )
     return replace(source, name=name, text=text)

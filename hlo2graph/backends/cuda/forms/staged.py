@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from math import prod
 
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.partners import Partners
+from hlo2graph.backends.cuda.forms.partners import Partners, SharedSums, cluster_of
 from hlo2graph.backends.cuda.forms.product import Side, StepwiseProduct, tests_inside
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.forms.staged_operand import CHUNK, FOUR, Operand
@@ -72,7 +72,7 @@ class StagedWriter:
         self.team = self.rows.tile // self.span * (self.columns.tile // SPAN) * WARP
         self.sides = self._operands(4 // self.dtype.size)
         self.chunks = self._count_chunks()
-        self.cluster = Partners.of_tiles(form.signature.device, self.tiles, self.chunks)
+        self.cluster = cluster_of(form.signature.device, self.tiles, self.chunks)
         self.blocks = self.tiles * self.cluster
         self.resident = -(-self.blocks // form.signature.device.multiprocessors)
         self.teams = self._count_teams()
@@ -156,6 +156,13 @@ class StagedWriter:
         return max(self.stages * self._chunk, self._sums)
 
     @property
+    def _met(self) -> SharedSums:
+        sides = (self.rows.tile, self.columns.tile)
+        return SharedSums(
+            self.partners, self._words, *(sides if self.along_columns else sides[::-1])
+        )
+
+    @property
     def _sums(self) -> int:
         """Words of a team's sums."""
         rows, columns = self.rows.tile, self.columns.tile
@@ -165,7 +172,7 @@ class StagedWriter:
         """Return the kernel."""
         self._write()
         threads, signature = self.team * self.teams, self.form.signature
-        shared = 4 * self.teams * self._words
+        shared = 4 * self._met.held
         most = max(1, min(self.most // threads, signature.device.shared // shared))
         text = signature.declare(
             self.emit.needed_lines(),
@@ -187,6 +194,7 @@ class StagedWriter:
         emit, rows, columns = self.emit, self.rows, self.columns
         block = emit.integer(emit.block_index)
         if self.cluster > 1:
+            emit.line("hlo::cluster_begins();")
             emit.line(f"const int rank = {block} % {self.cluster};")
             block = emit.integer(f"{block} / {self.cluster}")
         tiles = rows.tiles * columns.tiles
@@ -205,16 +213,11 @@ class StagedWriter:
         emit.line(f"hlo::u32* const own = held + team * {self._words};")
         self._place_readers()
         emit.line(f"float total[{self.span // 16}][{SPAN // 8}][4] = {{}};")
-        if self.stages > 1:
-            self._multiply_behind_copies()
-        else:
-            self._multiply_in_turn()
+        (self._multiply_behind_copies if self.stages > 1 else self._multiply_in_turn)()
         across, along = (rows, columns) if self.along_columns else (columns, rows)
         self._share(along)
-        emit.line(self.partners.barrier)
+        self._met.meet(emit, self.team * self.teams)
         self._store(across, along)
-        if self.cluster > 1:
-            emit.line(self.partners.barrier)  # what others read stays till then
 
     def _place_readers(self) -> None:
         for reader, start in zip(self.readers, self.starts, strict=True):
@@ -378,9 +381,7 @@ class StagedWriter:
         for k, place in enumerate(self._along_results(at[1], along, width)):
             places[along.number] = place
             total = emit.variable(self.wide, "{}")
-            at_place = f"[across][along + {k}]"
-            for line in self.partners.sum_up(total, self._words, along.tile + 1, at_place):
-                emit.line(line)
+            self._met.sum_up(emit, total, width, k)
             index = self.product.result(self.batch, places[0], places[1])
             value = narrowed(
                 emit.operands_of(form.instr), total, self.wide, written(form.instr).dtype

@@ -8,8 +8,12 @@ namespace hlo {
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
 
+// What all threads of all blocks come by before any goes past `cluster_waits`.
+__device__ inline void cluster_begins() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+__device__ inline void cluster_waits() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
 // A barrier of all threads of all blocks: what they wrote to shared memory before can be seen behind
-// it. A block whose shared memory others read may not end before one.
+// it.
 __device__ inline void cluster_meets() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
@@ -24,6 +28,8 @@ template <class T> __device__ inline T* of_block(T* own, int rank) {
 #endif
 #else
 
+__device__ inline void cluster_begins() {}
+__device__ inline void cluster_waits() { emulated::meet_cluster(); }
 __device__ inline void cluster_meets() { emulated::meet_cluster(); }
 
 template <class T> __device__ inline T* of_block(T* own, int rank) {
