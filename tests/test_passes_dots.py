@@ -186,8 +186,42 @@ def test_products_of_images_are_summed_in_a_second_step(given, result, left):
 
 
 @pytest.mark.parametrize(
+    ("body", "batch"),
+    [
+        (
+            """p = f32[16,8192] parameter(0)
+            q = f32[8192,24] parameter(1)
+            r = f32[16,24] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
+            "f32[32,16,24]",
+        ),
+        (
+            """p = bf16[40,6000]{0,1} parameter(0)
+            q = bf16[20,6000] parameter(1)
+            r = f32[40,20] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={1}""",
+            "f32[20,40,20]",
+        ),
+        (
+            """p = s8[16,64,300] parameter(0)
+            q = s8[64,300,20] parameter(1)
+            r = s32[16,20] dot(p, q), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,1}""",
+            "s32[64,16,20]",
+        ),
+    ],
+)
+def test_long_sums_of_few_results_are_summed_in_parts(body, batch):
+    made = made_of(body, split_dots).entry
+    dot = next(i for i in made.instructions if i.opcode == "dot")
+    assert str(dot.shape) == batch
+    assert all(is_view(made[o], made[made[o].operands[0]].shape) for o in dot.operands)
+
+
+@pytest.mark.parametrize(
     "body",
     [
+        # No number of parts divides the sum.
+        """p = f32[16,8209] parameter(0)
+        q = f32[8209,24] parameter(1)
+        r = f32[16,24] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
         # A library multiplies it in one step.
         """p = f32[24,40,64] parameter(0)
         q = f32[24,40,96] parameter(1)

@@ -1,10 +1,13 @@
-"""Sum in two steps what a library cannot multiply in one: products of images, then their sum.
+"""Sum in two steps what a library cannot multiply in one, or not fast: a batch, then its sum.
 
-In and out: a Module of the same meaning; a machine may take the sums in another order. Where the
-dimensions that a dot sums up do not lie one inside the other, as images and places where features
-stand between them, it is no product of matrices with strides. The outer ones then become a batch,
-if that is one, and a reduce sums its products. Where these would take more than MOST_PARTS times
-the operands' bytes, the dot stays as it is, and so does one that a kernel of ours multiplies.
+In and out: a Module of the same meaning; a machine may take the sums in another order. A reduce
+sums the products of a batch. Where these would take more than MOST_PARTS times the operands' bytes,
+the dot stays as it is, and so does one that a kernel of ours multiplies. The batch is one of
+
+- images. Where the dimensions that a dot sums up do not lie one inside the other, as images and
+  places where features stand between them, it is no product of matrices with strides; with the
+  outer ones as a batch it is.
+- parts of a long sum of few results, where kernels of ours multiply parts on the whole device.
 """
 
 from __future__ import annotations
@@ -12,15 +15,19 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape
+from hlo2graph.hlo import Attribute, Computation, Instruction, Layout, Module, Shape
 from hlo2graph.ops.matmul import product_of
-from hlo2graph.ops.own_dot import runs_as_own_kernel
+from hlo2graph.ops.own_dot import MOST_STEPS, runs_as_own_kernel, tensor_type
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.rules.values import numbers
 from hlo2graph.passes.split_steps import Regions, become_sum, wide_type
 
 MOST_PARTS = 16  # what the products take is written once and read once
+LEAST_STEPS = 256  # of a part of a long sum
+TILE = 32  # rows and columns of a result that a block computes
+BLOCKS = 256  # that are enough for all multiprocessors
+MOST_LONG_FLOPS = 1 << 29  # of a long sum: of more, a library has blocks enough
 
 
 def split_dots(module: Module) -> Module:
@@ -29,23 +36,35 @@ def split_dots(module: Module) -> Module:
 
     def rewrite(draft: Draft) -> Computation:
         for dot in [i for i in draft.instructions.values() if i.opcode == "dot"]:
-            if draft.is_pure(dot) and (batch := _batch_of(draft, dot)):
+            if not draft.is_pure(dot) or not _may_split(draft, dot):
+                continue
+            if batch := _batch_of(draft, dot):
                 _split(draft, dot, batch, regions)
+            elif parts := _parts_of(draft, dot):
+                _split(draft, _cut(draft, dot, parts), 1, regions)
         return draft.done()
 
     return regions.added_to(redraft(module, "dot", rewrite))
 
 
-def _batch_of(draft: Draft, dot: Instruction) -> int:
-    """Return how many of the summed dimensions become a batch; 0 leaves the dot as it is."""
+def _may_split(draft: Draft, dot: Instruction) -> bool:
+    """Tell whether it is a product, of no batch, that no kernel of ours multiplies in one step."""
     if len(dot.operands) != 2 or "sparsity" in dot.attrs or numbers(dot, "lhs_batch_dims"):
-        return 0
+        return False
     lhs, rhs = (draft.shape(name) for name in dot.operands)
     out = dot.shape
     assert isinstance(out, Shape)
     if not all(is_settled(s) and s.elements for s in (lhs, rhs, out)) or out.dtype.is_complex:
-        return 0
-    if runs_as_own_kernel(dot, lhs, rhs) or product_of(dot, lhs, rhs, out):
+        return False
+    return not runs_as_own_kernel(dot, lhs, rhs)
+
+
+def _batch_of(draft: Draft, dot: Instruction) -> int:
+    """Return how many of the summed dimensions become a batch; 0 leaves the dot as it is."""
+    lhs, rhs = (draft.shape(name) for name in dot.operands)
+    out = dot.shape
+    assert isinstance(out, Shape)
+    if product_of(dot, lhs, rhs, out):
         return 0
     summed = numbers(dot, "lhs_contracting_dims")
     for count in range(1, len(summed)):
@@ -56,6 +75,41 @@ def _batch_of(draft: Draft, dot: Instruction) -> int:
         if product_of(parts, lhs, rhs, parts.shape):
             return count
     return 0
+
+
+def _parts_of(draft: Draft, dot: Instruction) -> int:
+    """Return into how many parts the first summed dimension of a long sum is cut, or 0."""
+    lhs, rhs = (draft.shape(name) for name in dot.operands)
+    out = dot.shape
+    assert isinstance(out, Shape)
+    sizes = [lhs.dims[d] for d in numbers(dot, "lhs_contracting_dims")]
+    steps = prod(sizes)
+    is_few = 2 * out.elements * steps <= MOST_LONG_FLOPS
+    if steps <= MOST_STEPS or not is_few or not tensor_type(dot, lhs, rhs):
+        return 0
+    tiles = prod(-(-shape.elements // (steps * TILE)) for shape in (lhs, rhs))
+    most = min(BLOCKS // tiles, steps // LEAST_STEPS)
+    found = next((n for n in range(most, 1, -1) if sizes[0] % n == 0), 0)
+    wide = found * out.elements * wide_type(out.dtype).size
+    is_worth_it = 2 * found > most and wide <= MOST_PARTS * (lhs.size + rhs.size)
+    return found if is_worth_it else 0
+
+
+def _cut(draft: Draft, dot: Instruction, parts: int) -> Instruction:
+    """Return the dot with its first summed dimension as two, of which the first counts parts."""
+    operands, attrs = list[str](), dict[str, Attribute](dot.attrs)
+    for side, name in zip(("lhs", "rhs"), dot.operands, strict=True):
+        summed = numbers(dot, f"{side}_contracting_dims")
+        shape, dim = draft.shape(name), summed[0]
+        dims = (*shape.dims[:dim], parts, shape.dims[dim] // parts, *shape.dims[dim + 1 :])
+        order: list[int] = []
+        for d in shape.minor_to_major:
+            order += [d + 1, d] if d == dim else [d + (d > dim)]
+        layout = Layout(tuple(order)) if shape.layout else None
+        operands.append(draft.add(dot, "reshape", Shape(shape.dtype, dims, layout), (name,)))
+        moved = [d + (d > dim) for d in summed[1:]]
+        attrs[f"{side}_contracting_dims"] = (dim, dim + 1, *moved)
+    return replace(dot, operands=tuple(operands), attrs=attrs)
 
 
 def _parts(draft: Draft, dot: Instruction, count: int) -> Instruction:
