@@ -327,7 +327,7 @@ def test_places_of_a_window_share_what_they_read(images, name):
 def test_a_wrapped_kernel_has_the_same_clusters():
     (source,) = kernels_of(h2g.plan(SHARED["taps"], target="sm_90")).values()
     found = wrapped(source, "outer", lambda parameters: Outer(tuple(map(str, parameters)), ()))
-    assert re.search(r"__launch_bounds__\(192, 1\) __cluster_dims__\(8\)\nouter\(", found.text)
+    assert re.search(r"__launch_bounds__\(\d+, 1\) __cluster_dims__\(2\)\nouter\(", found.text)
 
 
 @pytest.mark.slow
