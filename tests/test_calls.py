@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cuda.bindings import driver as real
 
-from hlo2graph.backends.cuda import call, dlpack, executable, straight
+from hlo2graph.backends.cuda import call, dlpack, executable, kept_alive, straight
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.errors import BackendError, InputError
@@ -61,8 +61,8 @@ def test_sets_of_arrays_that_take_turns_are_recognised_and_not_kept_alive(fake, 
             assert np.array_equal(np.asarray(exe(array)[0]), diamond(value))
     second = weakref.ref(sets.pop())
     del array
-    exe(X)  # what earlier calls used is let go at a later one
-    exe(*sets)
+    for _ in range(2):  # what earlier calls used is let go at a later one
+        exe(X)
     gc.collect()
     assert second() is None
 
@@ -94,11 +94,14 @@ class OfJax:
 
     sharding = "on GPU 0"
 
-    def __init__(self, array):
-        self.array, self.lent, self.gone = array, 0, False
+    def __init__(self, array, ready=True):
+        self.array, self.ready, self.lent, self.gone = array, ready, 0, False
 
     def is_deleted(self):
         return self.gone
+
+    def is_ready(self):
+        return self.ready
 
     def __dlpack_device__(self):
         return 2, 0
@@ -106,6 +109,7 @@ class OfJax:
     def __dlpack__(self, stream=None):
         if self.gone:
             raise RuntimeError("it was deleted")
+        assert self.ready == (stream is None)
         self.lent += 1
         return self.array.__dlpack__(stream=stream)
 
@@ -130,6 +134,11 @@ def test_an_array_of_jax_is_recognised_until_it_is_deleted(fake):
     exe(X)
     exe(X)
     assert gone() is None
+
+
+def test_an_array_of_jax_that_is_not_ready_is_waited_for(fake):
+    _, exe = fake(DIAMOND)
+    assert np.array_equal(np.asarray(exe(OfJax(ours(exe, X), ready=False))[0]), diamond(X))
 
 
 @pytest.mark.parametrize("strides", [True, False])
@@ -376,6 +385,20 @@ def test_a_state_that_is_handed_on_keeps_nothing_else_alive(fake, strategy):
     gc.collect()
     assert sum(ref() is not None for ref in gone) <= 2
     assert np.array_equal(np.asarray(state), 41 * S)
+
+
+@pytest.mark.parametrize(("size", "most"), [(1 << 20, 2 * kept_alive.AT_ONCE), (1, 2)])
+def test_arrays_of_ours_are_let_go_together_if_they_are_small(fake, monkeypatch, size, most):
+    monkeypatch.setattr(kept_alive, "HELD_BYTES", size)
+    _, exe = fake(DIAMOND, pointers="update")
+    gone = []
+    for k in range(40):
+        x = ours(exe, X + k)
+        gone.append(weakref.ref(x))
+        (y,) = exe(x)
+        assert sum(ref() is not None for ref in gone) <= most + 1
+    assert np.array_equal(np.asarray(y), diamond(X + 39))
+    assert gone[-1]() is x
 
 
 def test_arguments_live_until_the_call_has_run(fake):

@@ -130,7 +130,9 @@ def is_of_jax(array: object) -> bool:
 
 @cache
 def _is_of_jax(kind: Any) -> bool:
-    return bool(kind.__module__.partition(".")[0] == "jaxlib" and hasattr(kind, "is_deleted"))
+    return kind.__module__.partition(".")[0] == "jaxlib" and all(
+        hasattr(kind, name) for name in ("is_deleted", "is_ready", "sharding")
+    )
 
 
 def gpu_of(arg: Any) -> int | None:
@@ -224,7 +226,8 @@ class Taker:
         if gpu != UNTOLD and hasattr(arg, "__dlpack__"):
             if gpu != device.ordinal:
                 raise TypeError(f"an array on GPU {gpu}, not on GPU {device.ordinal}")
-            capsule = arg.__dlpack__(stream=int(stream))
+            is_ready = is_of_jax(arg) and arg.is_ready()  # then there is nothing to wait for
+            capsule = arg.__dlpack__() if is_ready else arg.__dlpack__(stream=int(stream))
             address = self._form.address(capsule)
             return (address, capsule) if address else dlpack.read_capsule(capsule)
         interface = arg.__cuda_array_interface__

@@ -76,7 +76,7 @@ class Instance:
             )
         )
         self._last = stream
-        self._kept = KeptAlive()
+        self._kept = KeptAlive(sum(bound.slice.size for bound in plan.inputs))
         self._results: tuple[DeviceArray, ...] = ()
         self._results_on: Stream | None = None
         self._known, self._straight = KnownCalls(), Straight(plan, self._router, stream)
@@ -126,12 +126,13 @@ class Instance:
         """
         route = self._known.find(args)
         if route is not None:
-            self._enqueue(route, NOTHING, self.stream, self._known.owners)
+            known = self._known
+            self._enqueue(route, NOTHING, self.stream, known.owners, ours=known.are_ours)
             return True
         route = self._straight.route(args)
         if route is None:
             return False
-        self._enqueue(route, NOTHING, self.stream, args)
+        self._enqueue(route, NOTHING, self.stream, args, ours=True)
         self._known.note(args, route, args)
         return True
 
@@ -217,6 +218,8 @@ class Instance:
         on_host: Mapping[int, Array],
         stream: Stream,
         owners: Sequence[object],
+        *,
+        ours: bool = False,
     ) -> None:
         with self.holder.lock:
             self._enter(stream)
@@ -229,7 +232,7 @@ class Instance:
                 if route.after:
                     self._copier(route.after, stream)
             finally:
-                self._leave(stream, owners)
+                self._leave(stream, owners, ours=ours)
 
     def _write(self, on_host: Mapping[int, Array], route: Route, stream: Stream) -> None:
         for position, array in on_host.items():
@@ -252,11 +255,12 @@ class Instance:
             stream.wait(self._ran)
             self._last = stream
 
-    def _leave(self, stream: Stream, owners: Sequence[object]) -> None:
-        """Keep what the call uses until it has run."""
-        if stream is not self.stream:
+    def _leave(self, stream: Stream, owners: Sequence[object], *, ours: bool = False) -> None:
+        """Keep what the call uses until it has run; all of it may be arrays of `ours`."""
+        is_theirs = stream is not self.stream
+        if is_theirs:
             self._ran.record(stream.handle)
-        self._kept.keep(owners, stream, at_once=stream is not self.stream)
+        self._kept.keep(owners, stream, ours=ours, at_once=is_theirs)
 
 
 class Call(NamedTuple):

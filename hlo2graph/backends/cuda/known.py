@@ -34,7 +34,7 @@ class KnownCalls:
         self.owners: Sequence[object] = ()
         self._deletable: Sequence[Any] = ()
         self._sets: OrderedDict[tuple[int, ...], _Set] = OrderedDict()  # by arguments' ids
-        self._seen: OrderedDict[Placement, None] = OrderedDict()
+        self._seen: set[Placement] = set()  # of late
         self._passes = 0  # of arrays from stream to stream, when these were known
 
     def find(self, args: tuple[object, ...]) -> Route | None:
@@ -53,6 +53,11 @@ class KnownCalls:
                 return known.route
         self.forget_last()
         return None
+
+    @property
+    def are_ours(self) -> bool:
+        """All of `owners` are arrays of ours."""
+        return self.owners is self._args
 
     def forget_last(self) -> None:
         """Let go of the last call's arrays."""
@@ -74,9 +79,9 @@ class KnownCalls:
             return
         placement = route.placement
         if placement not in self._seen:
-            self._seen[placement] = None
-            if len(self._seen) > SETS:
-                self._seen.popitem(last=False)
+            if len(self._seen) >= SETS:
+                self._seen.clear()
+            self._seen.add(placement)
             return
         refs = list(map(weakref.ref, args))
         self._sets[tuple(map(id, args))] = _Set(refs, route)
