@@ -28,6 +28,7 @@ KERNEL_NS = 1500
 ROUND_NS = 80
 WORD_NS = 0.02
 OPERATION_NS = 0.008
+ALIGNED = 4  # elements that rows are held by, but whole ones
 ROWS = 4  # elements below each other that a thread computes together
 
 
@@ -130,7 +131,8 @@ def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
         margins = (
             0 if side == n else rounds * r for side, n, r in zip(sides, dims, reach, strict=True)
         )
-        held = tuple(side + margin for side, margin in zip(sides, margins, strict=True))
+        *outer, last = (side + margin for side, margin in zip(sides, margins, strict=True))
+        held = (*outer, last if last == dims[-1] else -(-last // ALIGNED) * ALIGNED)
         if all(h <= n for h, n in zip(held, dims, strict=True)):
             yield Part(rounds, dims, sides, held)
 
