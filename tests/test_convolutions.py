@@ -192,8 +192,8 @@ IMAGES = {
     "wide": convolution("f32[1,3,140,32]", "f32[3,3,32,40]", "f32[1,3,140,40]", f"{SAME}, {LAST}"),
     "strided": convolution(
         "f32[2,13,14,32]",
-        "f32[3,3,32,33]",
-        "f32[2,7,7,33]",
+        "f32[3,3,32,36]",
+        "f32[2,7,7,36]",
         f"window={{size=3x3 stride=2x2 pad=1_1x1_0}}, {LAST}",
     ),
     "dilated": convolution(
@@ -286,7 +286,7 @@ def small_ones_are_staged():
 def staged():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(form, "image_kernel", lambda _: None)
-        yield planned(STAGED | TAPS | {"flat": FLAT}, "none")
+        return planned(STAGED | TAPS | {"flat": FLAT}, "none")
 
 
 @pytest.fixture(scope="module")

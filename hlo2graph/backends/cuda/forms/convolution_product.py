@@ -36,6 +36,7 @@ class ConvolutionProduct:
         self._whole: dict[tuple[Expr, Expr, int], Expr] = {}
         self._other_end: dict[tuple[Expr, int], Expr] = {}
         self.step_parts: dict[Expr, Expr] = {}  # of sums: what a step of the product adds to it
+        self.of_group: dict[Expr, tuple[Expr, int]] = {}  # of numbers of features
         self._clamps = clamps
         self._groups = {
             label: integer(instr, f"{kind}_group_count", 1)
@@ -142,6 +143,7 @@ class ConvolutionProduct:
         key = (group, part, size)
         if key not in self._whole:
             self._whole[key] = emit.places.joined(group, self.batches[0], part, size)
+            self.of_group[self._whole[key]] = part, size
         return self._whole[key]
 
 

@@ -41,7 +41,7 @@ class _Product(ConvolutionProduct):
 
     def __init__(self, form: Form, tile: ImageTile) -> None:
         super().__init__(form, clamps=False)
-        self.tile, self.minor = tile, self._labels.lhs.index("f")
+        self.tile = tile
         sizes = (tile.images, tile.down, tile.across, tile.rows)
         self.sides = (Side(0, sizes, is_deep=True).cut(tile.rows), self.sides[1].cut(tile.columns))
 
@@ -110,13 +110,10 @@ class _Reader(Reader):
         emit, name = self.emit, self.form.instr.operands[0]
         first = emit.integer(f"{chunk} + word_a * {self.operand.per}")
         found: dict[int, Expr] = {}
-        begins = ""
         for k in range(self.operand.elements):
             feature = emit.integer(f"{first} + {k}") if k else first
+            self._beside[feature] = first, k
             index = self.images.read(emit, batch, parts | {"f": feature})
-            at = index[self.images.minor]
-            begins = begins or at
-            self._beside[at] = begins, k
             found[k] = emit.leaf(name, 0, index)
         return found
 

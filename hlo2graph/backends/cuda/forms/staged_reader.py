@@ -191,17 +191,22 @@ class Reader:
         minor = minor_dim(shape)
         if f"p{parameter}" in self.form.signature.misaligned or minor is None:
             return False
-        if shape.dims[minor] % len(values):
+        begins, size = self._in_group(first[minor], shape.dims[minor])
+        if size % len(values):
             return False
         for at, value in values.items():
             other, _, index = origins[value]
-            beside = self._beside.get(index[minor])
+            beside = self._beside.get(self._in_group(index[minor], size)[0])
             same = all(
                 a == b for d, (a, b) in enumerate(zip(first, index, strict=True)) if d != minor
             )
-            if other != parameter or not same or beside != (first[minor], at):
+            if other != parameter or not same or beside != (begins, at):
                 return False
         return True
+
+    def _in_group(self, place: Expr, size: int) -> tuple[Expr, int]:
+        """Return a place without the number of its group, and how many such there are."""
+        return self.product.of_group.get(place, (place, size))
 
     def _copy(self, run: int, value: Expr, inside: Expr) -> None:
         parameter, shape, index = self.emit.origins[value]
@@ -218,9 +223,10 @@ class Reader:
     def _moved(self, shape: Shape, index: Index) -> Expr | None:
         """Return how far from its row's first step a place is, where that is the sum of parts."""
         parts: list[Expr] = []
-        for at in index:
-            if at in self.product.step_parts:
-                parts.append(self.product.step_parts[at])
+        for place in index:
+            at, _ = self._in_group(place, 0)
+            if place in self.product.step_parts:
+                parts.append(self.product.step_parts[place])
             elif at in self._moving or at in self._fixed:
                 parts.append(at if at in self._moving else "0")
             else:
