@@ -1,7 +1,8 @@
 """The scatter form of updates that come in the order of what they update: rows, or elements.
 
 Each thread makes an element of the result: it looks for its updates and folds them in their order.
-Of rows as long as a warp, or longer, a warp makes one: its lanes look for the updates together.
+Of rows as long as a warp, or longer, a warp makes one, or a part: its lanes look for the updates
+together, and have read by then what these are folded into, unless that may stay as it lies.
 Where an element has many, a warp does: each lane folds some that follow each other, then neighbours
 are folded, which takes a region that is associative.
 """
@@ -12,14 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.forms.updates import Updates
-from hlo2graph.backends.cuda.source import KernelSource, blocks_for
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, KernelSource, blocks_for
 from hlo2graph.backends.cuda.team import WARP
+from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
-MOST_EACH = 4  # elements of a row that a thread makes at once
+MOST_EACH = 8  # elements of a row that a thread makes
 MANY_ROWS = 2112  # from which on a warp each fills the device
 MANY = 16  # updates of an element, on average, from which on a warp folds them
 _ASSOCIATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
@@ -52,7 +55,7 @@ def sorted_kernel(updates: Updates) -> KernelSource:
         if by_warp:
             _fold_by_warp(updates, place, number)
         else:
-            _fold(updates, [_Element(number, place)])
+            _fold(updates, [_Element(number, place)], [_held(updates, place)])
     return updates.form.source(emit, blocks_for(threads, THREADS)[0], THREADS)
 
 
@@ -68,27 +71,44 @@ def _row_size(updates: Updates) -> int:
 
 
 def _by_rows(updates: Updates, size: int) -> KernelSource:
-    """Let a warp make each row; where these are few, several do, each a part of it."""
-    emit, index = updates.emit, updates.emit.index_type
-    rows, widths = updates.result.elements // size, -(-size // WARP)
-    each, parts = (min(MOST_EACH, widths), 1) if rows >= MANY_ROWS else (1, widths)
+    """Let a warp make each row, or a part of it as large as its lanes have at once."""
+    emit, widths = updates.emit, -(-size // WARP)
+    rows = updates.result.elements // size
+    each = min(MOST_EACH, widths) if rows >= MANY_ROWS else 1
+    parts = -(-widths // each)
     warp = emit.integer(f"({emit.block_index} * {THREADS} + threadIdx.x) / {WARP}")
     with emit.block(f"if ({warp} < {rows * parts})"):
         number, part = emit.split(warp, (rows, parts))
         first = emit.integer(f"{number} * {size}")
+        elements = _of_lane(updates, size, each, first, part)
+        held = [] if updates.all_inplace else [_held(updates, e.place) for e in elements]
         _search(updates, emit.element_at(first, updates.result), by_warp=True)
         if updates.all_inplace:
             emit.line("if (low == high) return;")
-        begin, step = f"{part} * {each * WARP} + threadIdx.x % {WARP}", parts * each * WARP
-        with emit.block(f"for ({index} from = {begin}; from < {size}; from += {step})"):
-            elements = []
-            for k in range(each):
-                within = emit.integer(f"from + {k * WARP}")
-                at = emit.integer(f"{first} + ({within} < {size} ? {within} : {size - 1})")
-                place = emit.element_at(at, updates.result)
-                elements.append(_Element(at, place, f"if ({within} < {size})"))
-            _fold(updates, elements)
-    return updates.form.source(emit, blocks_for(rows * parts * WARP, THREADS)[0], THREADS)
+            held = [_held(updates, e.place) for e in elements]
+        _fold(updates, elements, held)
+    blocks, _, _ = blocks_for(rows * parts * WARP, THREADS)
+    return updates.form.source(emit, blocks, THREADS, wide=True)
+
+
+def _of_lane(updates: Updates, size: int, each: int, first: Expr, part: Expr) -> list[_Element]:
+    """Return a lane's elements of part of a row: in whole accesses, where these fill the part."""
+    emit, result = updates.emit, updates.result
+    is_whole = size % (each * WARP) == 0
+    run = min(each, ACCESS_BYTES // result.dtype.size) if is_whole else 1
+    run = run if each % run == 0 else 1
+    begin = emit.integer(f"{part} * {each * WARP} + threadIdx.x % {WARP} * {run}")
+    row = emit.element_at(first, result)
+    inner = [d for d in reversed(result.minor_to_major) if d not in updates.mapped]
+    elements = []
+    for k in range(each):
+        within = emit.integer(f"{begin} + {k // run * run * WARP + k % run}")
+        test = "" if is_whole else f"if ({within} < {size})"
+        at = within if is_whole else emit.integer(f"{within} < {size} ? {within} : {size - 1}")
+        there = dict(zip(inner, emit.split(at, [result.dims[d] for d in inner]), strict=True))
+        place = tuple(there.get(d, row[d]) for d in range(result.rank))
+        elements.append(_Element(emit.integer(f"{first} + {at}"), place, test))
+    return elements
 
 
 def _is_for_warps(updates: Updates) -> bool:
@@ -119,28 +139,44 @@ def _before(updates: Updates, starts: dict[int, Expr], place: Index, sign: str) 
     return found
 
 
-def _fold(updates: Updates, elements: Sequence[_Element]) -> None:
+def _held(updates: Updates, place: Index) -> list[Expr]:
+    """Declare what an element has before any update."""
+    emit, form = updates.emit, updates.form
+    return [
+        emit.variable(leaf.dtype, emit.leaf(name, 0, place))
+        for leaf, name in zip(form.results, form.instr.operands, strict=False)
+    ]
+
+
+def _fold(
+    updates: Updates, elements: Sequence[_Element], of_each: Sequence[Sequence[Expr]]
+) -> None:
     """Fold the updates of elements that have the same ones, in their order."""
     emit, form = updates.emit, updates.form
-    of_each = [
-        [
-            emit.variable(leaf.dtype, emit.leaf(name, 0, element.place))
-            for leaf, name in zip(form.results, form.instr.operands, strict=False)
-        ]
-        for element in elements
-    ]
     emit.line("#pragma unroll 4")
     with emit.block(f"for ({emit.index_type} at = low; at < high; ++at)"):
         for element, values in zip(elements, of_each, strict=True):
             inside = _inside(updates, element.place)
             with emit.block(f"if ({' && '.join(inside)})" if inside else ""):
-                found = updates.folded(values, _given(updates, element.place, "at"))
+                found = updates.folded(list(values), _given(updates, element.place, "at"))
                 held = [emit.bind(s.dtype, v) for s, v in zip(form.results, found, strict=True)]
                 for variable, value in zip(values, held, strict=True):
                     emit.line(f"{variable} = {value};")
-    for element, values in zip(elements, of_each, strict=True):
+    kept = [
+        [_stored(updates, leaf, x) for leaf, x in zip(form.results, values, strict=True)]
+        for values in of_each
+    ]
+    for element, values in zip(elements, kept, strict=True):
         with emit.block(element.stores):
-            updates.store(updates.places(element.number), values)
+            for k, (at, x) in enumerate(zip(updates.places(element.number), values, strict=True)):
+                emit.line(f"r{k}[{at}] = {x};")
+
+
+def _stored(updates: Updates, leaf: Shape, value: Expr) -> Expr:
+    """Declare a value as it lies in memory, so that neighbours are stored one behind the other."""
+    name = updates.emit.fresh("stored")
+    updates.emit.line(f"const auto {name} = {stored(leaf.dtype, value)};")
+    return name
 
 
 def _fold_by_warp(updates: Updates, place: Index, number: Expr) -> None:
