@@ -73,6 +73,10 @@ ORDERED = {
     "rows": scatter("f32", "90,5", "4200,1", "4200,5", ROWS, region("add", "f32")),
     "wide-rows": scatter("f32", "90,70", "4200,1", "4200,70", ROWS, region("add", "f32")),
     "many-rows": scatter("f32", "2120,40", "4100,1", "4100,39", ROWS, region("add", "f32")),
+    "whole-rows": scatter("f32", "2120,128", "4100,1", "4100,128", ROWS, region("add", "f32")),
+    "whole-halves": scatter(
+        "f16", "2120,256", "4100,1", "4100,256", ROWS, region("maximum", "f16")
+    ),
     "last": scatter("f32", "90,5", "4200,1", "4200,4", ROWS, LAST),
     "halves": scatter("f16", "900", "4100,1", "4100", ELEMENTS, region("add", "f16"), "u8"),
     "bytes": scatter("s8", "900", "4100,1", "4100", ELEMENTS, region("add", "s8"), "s64"),
@@ -240,6 +244,15 @@ def test_few_updates_of_what_is_large_take_a_copy():
     assert opcodes(made.entry) == ["fusion", "scatter"]
     before, after = hlo2graph.plan(text, target="sm_90").body.thunks
     assert before.writes == after.writes
+
+
+def test_more_updates_of_what_is_large_are_looked_for_on_the_way():
+    text = scatter("f32", "20000,1100", "300,1", "300,1100", ROWS, region("add", "f32"))
+    made = order_updates(hlo2graph.parse(text))
+    assert {"sort", "scatter"} <= set(opcodes(made.entry))
+    assert "fusion" not in opcodes(made.entry)
+    kept = text.replace("HloModule m", "HloModule m, input_output_alias={ {}: (0, {}, may-alias) }")
+    assert opcodes(order_updates(hlo2graph.parse(kept)).entry) == ["opt-barrier", "scatter"]
 
 
 @pytest.mark.parametrize(
