@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from cuda.bindings import driver as real
 
-from hlo2graph.backends.cuda import call, dlpack, executable, kept_alive, straight
+from hlo2graph.backends.cuda import call, dlpack, executable, kept_alive
+from hlo2graph.backends.cuda import ours as ours_module
 from hlo2graph.backends.cuda.device_array import DeviceArray
 from hlo2graph.backends.cuda.memory import DeviceMemory
 from hlo2graph.errors import BackendError, InputError
@@ -56,7 +57,7 @@ def test_sets_of_arrays_that_take_turns_are_recognised_and_not_kept_alive(fake, 
         exe(array)
     with monkeypatch.context() as without:
         without.setattr(call.ArgumentReader, "__call__", None)
-        without.setattr(straight.Straight, "route", None)
+        without.setattr(ours_module.Ours, "addresses", None)
         for value, array in zip((X, X + 1, X), (*sets, sets[0]), strict=True):
             assert np.array_equal(np.asarray(exe(array)[0]), diamond(value))
     second = weakref.ref(sets.pop())

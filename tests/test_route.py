@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from random import Random
 
@@ -149,32 +150,44 @@ def try_one(rng):
     assert np.array_equal(machine.bytes[:OUTSIDE][held], before[:OUTSIDE][held])
 
 
-WITHOUT_ALIAS = PROGRAM.replace(
-    PROGRAM[PROGRAM.index(", input_output") : PROGRAM.index("\n\nENTRY")], ""
-)
-PLAIN = h2g.plan(WITHOUT_ALIAS, target="sm_90", fuse="none")
+ALIAS = PROGRAM[PROGRAM.index(", input_output") : PROGRAM.index("\n\nENTRY")]
+PLAIN = h2g.plan(PROGRAM.replace(ALIAS, ""), target="sm_90", fuse="none")
+
+
+def drawn(rng, home, leaves, end):
+    """Return addresses for leaves: anywhere before `end`, some in their own memory."""
+    chance = rng.choice((0.0, 0.1))
+    return tuple(
+        home.of(b.slice) if rng.random() < chance else rng.randrange(0, end, rng.choice((8, 16)))
+        for b in leaves
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_straight_routes_are_those_that_copy_nothing(turned):
     ports = ports_of(PLAIN, StepSequence((), ()))
-    ports, found = ports[::-1] if turned else ports, [0, 0]
+    ports, found = ports[::-1] if turned else ports, Counter()
+    sizes = [allocation.size for allocation in PLAIN.allocations]
     for seed in range(1000):
         rng = Random(seed)
-        sizes = [allocation.size for allocation in PLAIN.allocations]
-        begins = rng.choice((0, OUTSIDE))  # of the plan's memory
-        bases = [begins + 256 * sum(-(-s // 256) for s in sizes[:k]) for k in range(len(sizes))]
-        home = Addresses(tuple(bases))
-        router = Router(PLAIN, ports, home)
-        ends = bases[-1] + sizes[-1]
-        inputs = [
-            home.of(b.slice) if rng.random() < 0.2 else rng.randrange(0, ends, rng.choice((8, 16)))
-            for b in PLAIN.inputs
-        ]
-        whole, straight = router.route(Brought(tuple(inputs), (None,) * 4)), router.straight(inputs)
-        found[straight is not None] += 1
-        assert straight == (None if whole.before or whole.inputs != tuple(inputs) else whole)
-    assert min(found) > 100
+        begin = rng.choice((0, OUTSIDE))  # of the plan's memory
+        home = Addresses(tuple(begin + 256 * k for k in range(len(sizes))))
+        router, end = Router(PLAIN, ports, home), 256 * 8 * len(sizes)
+        inputs = drawn(rng, home, PLAIN.inputs, end)
+        results = drawn(rng, home, PLAIN.outputs, end) if rng.random() < 0.5 else None
+        straight = router.straight(inputs, results)
+        try:
+            whole = router.route(Brought(inputs, results or (None,) * 4))
+        except InputError:
+            assert straight is None
+            continue
+        copies = whole.before or whole.after or whole.inputs != inputs
+        spans = [] if results is None else zip(results, PLAIN.outputs, strict=True)
+        near = any(abs(at - home.of(b.slice)) < b.slice.size for at, b in spans)
+        found[results is None, straight is not None] += 1
+        assert straight == (None if copies or near else whole)
+    assert len(found) == 4
+    assert min(found.values()) > 20
 
 
 def test_a_lone_donated_argument_is_used_where_it_lies():

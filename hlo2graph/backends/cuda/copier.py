@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.launch_config import LaunchConfig, launch_call
 from hlo2graph.backends.cuda.memory import DeviceMemory, Stream
-from hlo2graph.backends.cuda.route import Move, bounds, in_waves
+from hlo2graph.backends.cuda.route import Move, in_waves
+from hlo2graph.backends.cuda.spans import bounds
 
 WHOLE = 256  # what scratch is aligned to
 BLOCKS_EACH = 8  # of a multiprocessor, at most, for one copy

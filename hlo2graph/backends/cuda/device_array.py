@@ -10,7 +10,14 @@ import numpy as np
 from hlo2graph.backends.arguments import FOREIGN, Leaf
 from hlo2graph.backends.cuda import dlpack
 from hlo2graph.backends.cuda.driver import Device, call, cuda
-from hlo2graph.backends.cuda.memory import Event, Stream, read_array, strides_of, write_array
+from hlo2graph.backends.cuda.memory import (
+    DeviceMemory,
+    Event,
+    Stream,
+    read_array,
+    strides_of,
+    write_array,
+)
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import Shape
 
@@ -52,12 +59,12 @@ class DeviceArray:
         self.stream = stream
         self.home = home  # keeps the memory alive
 
-    def at(self, address: int, home: object) -> DeviceArray:
-        """Return an array like this one elsewhere, in memory that `home` keeps alive."""
-        other = object.__new__(DeviceArray)
-        other.address, other.home = address, home
+    def fresh(self, size: int, stream: Stream, doing: str) -> DeviceArray:
+        """Return an array like this one, ready on `stream`, in `size` bytes of its own."""
+        other, block = object.__new__(DeviceArray), DeviceMemory(size, doing)
+        other.address, other.home, other.stream = block.address, block, stream
         other.dtype, other.layout, other.shape = self.dtype, self.layout, self.shape
-        other.strides, other.stream, other._device = self.strides, self.stream, self._device
+        other.strides, other._device = self.strides, self._device
         return other
 
     def __repr__(self) -> str:

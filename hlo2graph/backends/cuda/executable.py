@@ -16,6 +16,7 @@ from hlo2graph.backends.cuda.bind import Binder, Stopwatch
 from hlo2graph.backends.cuda.bound_plan import bind_plan
 from hlo2graph.backends.cuda.built import BuiltGraph
 from hlo2graph.backends.cuda.call import (
+    FRESH,
     ArgumentReader,
     Out,
     Outputs,
@@ -229,8 +230,11 @@ class CudaExecutable:
         self._enter()
         instance = self._pool.take(on)
         try:
-            if on is None and out is None and not donate and instance.run_at_once(args):
-                return instance.results(instance.stream)
+            fresh = type(out) is str and out == FRESH
+            if on is None and not donate and (fresh or out is None):
+                results = instance.run_at_once(args, fresh=fresh)
+                if results is not None:
+                    return results
             used = instance.stream if on is None else on
             found = self._read(args, used)
             to_host = out is None and len(found.on_host) == len(args)

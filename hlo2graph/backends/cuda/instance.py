@@ -23,11 +23,11 @@ from hlo2graph.backends.cuda.known import KnownCalls
 from hlo2graph.backends.cuda.launchable import Launchable
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import Event, PlanMemory, Stream, write_array
+from hlo2graph.backends.cuda.ours import Ours
 from hlo2graph.backends.cuda.partial.graphs import built
 from hlo2graph.backends.cuda.pointers import Site
 from hlo2graph.backends.cuda.ports import Placement
 from hlo2graph.backends.cuda.route import Brought, Move, Route, Router
-from hlo2graph.backends.cuda.straight import Straight
 from hlo2graph.errors import BackendError
 from hlo2graph.ops.spec import Array
 from hlo2graph.program.plan import Bound
@@ -76,10 +76,10 @@ class Instance:
             )
         )
         self._last = stream
-        self._kept = KeptAlive(sum(bound.slice.size for bound in plan.inputs))
+        self._kept = KeptAlive(sum(b.slice.size for b in (*plan.inputs, *plan.outputs)))
         self._results: tuple[DeviceArray, ...] = ()
         self._results_on: Stream | None = None
-        self._known, self._straight = KnownCalls(), Straight(plan, self._router, stream)
+        self._known, self._ours = KnownCalls(), Ours(plan, stream)
         weakref.finalize(self, _wait, stream, self._ran, self._kept).atexit = False
 
     @cached_property
@@ -119,22 +119,44 @@ class Instance:
             self._known.note(call.args, route, call.owners, call.deletable)
         return route
 
-    def run_at_once(self, args: tuple[object, ...]) -> bool:
-        """Enqueue a call on our own stream, results at home, if there is little to it; tell that.
+    def run_at_once(
+        self, args: tuple[object, ...], *, fresh: bool
+    ) -> tuple[DeviceArray, ...] | None:
+        """Enqueue a call on our own stream if there is little to it; return its results.
 
-        Its arguments are the very ones of an earlier call, or arrays of ours used where they lie.
+        Its arguments are the very ones of an earlier call, or arrays of ours used where they lie;
+        results are at home, or in `fresh` memory.
         """
-        route = self._known.find(args)
+        known = self._known
+        route = None if fresh else known.find(args)
         if route is not None:
-            known = self._known
             self._enqueue(route, NOTHING, self.stream, known.owners, ours=known.are_ours)
-            return True
-        route = self._straight.route(args)
-        if route is None:
-            return False
+            return self.results(self.stream)
+        addresses = self._ours.addresses(args)
+        route = None if addresses is None else self._router.straight(addresses)
+        if addresses is None or route is None:
+            return None
+        if fresh:
+            return self._run_fresh(args, addresses)
         self._enqueue(route, NOTHING, self.stream, args, ours=True)
-        self._known.note(args, route, args)
-        return True
+        known.note(args, route, args)
+        return self.results(self.stream)
+
+    def _run_fresh(
+        self, args: tuple[object, ...], addresses: Sequence[int]
+    ) -> tuple[DeviceArray, ...] | None:
+        stream, outputs = self.stream, self._loaded.plan.outputs
+        self._known.forget_last()
+        results = tuple(
+            array.fresh(bound.slice.size, stream, f"allocating memory for result {bound.name}")
+            for array, bound in zip(self.results(stream), outputs, strict=True)
+        )
+        route = self._router.straight(addresses, [array.address for array in results])
+        if route is None:
+            return None
+        owners = (*args, *(array.home for array in results))
+        self._enqueue(route, NOTHING, stream, owners, ours=True)
+        return results
 
     @property
     def home_results(self) -> tuple[int, ...]:

@@ -9,14 +9,14 @@ after it.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from itertools import accumulate, repeat
-from operator import add, mod
 from typing import NamedTuple
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.ports import Placement, Port
+from hlo2graph.backends.cuda.spans import bounds
+from hlo2graph.backends.cuda.straight import Straight
 from hlo2graph.errors import InputError
 from hlo2graph.program.plan import Plan
 
@@ -64,16 +64,13 @@ class Router:
         self.home_results = tuple(home.of(b.slice) for b in plan.outputs)
         self.home: Placement = tuple(home.bases[p.allocation] for p in ports)
         self._all_home = (None,) * len(plan.outputs)
-        at_home = Brought(self._home_in, self._all_home)
-        starts, ends = bounds(self._written(self.home, range(len(ports)), at_home))
-        self._starts, self._ends, self._top = repeat(starts), repeat(ends), max(ends, default=0)
-        self._taken = self._taken_as_they_lie()
         self._blocks = {
             index: (base, base + allocation.size)
             for index, (base, allocation) in enumerate(
                 zip(home.bases, plan.allocations, strict=True)
             )
         }
+        self._straight = self._made_straight()
 
     def route(self, brought: Brought) -> Route:
         """Return how to run with these arrays.
@@ -94,49 +91,38 @@ class Router:
         return self._finished(placement, brought)
 
     def simple(self, brought: Brought) -> Route | None:
-        """Return the route of arguments that are all used where they lie, results at home.
-
-        None where there is more to it.
-        """
-        if brought.outputs != self._all_home or None in brought.inputs:
+        """Return the route of a call that copies nothing, None where there is more to it."""
+        inputs = [given for given in brought.inputs if given is not None]
+        if len(inputs) != len(brought.inputs):
             return None
-        return self.straight([given for given in brought.inputs if given is not None])
+        if brought.outputs == self._all_home:
+            return self.straight(inputs)
+        results = [wanted for wanted in brought.outputs if wanted is not None]
+        return self.straight(inputs, results) if len(results) == len(brought.outputs) else None
 
-    def straight(self, inputs: Sequence[int]) -> Route | None:
-        """Return the route of arguments that are all used where they lie, results at home.
+    def straight(self, inputs: Sequence[int], results: Sequence[int] | None = None) -> Route | None:
+        """Return the same of arguments and results, all at addresses; None stands for home."""
+        if self._straight is None:
+            return None
+        placement = self._straight.placement(inputs, results)
+        if placement is None:
+            return None
+        made = self.home_results if results is None else tuple(results)
+        return Route((), tuple(inputs), placement, (), made)
 
-        None where one of them cannot be. A call with new arrays waits for this.
-        """
-        taken = self._taken
-        if taken is None or any(map(mod, inputs, taken.alignments)):
+    def _made_straight(self) -> Straight | None:
+        """Return what finds such routes, unless an argument may have to be copied or written."""
+        inputs = [
+            port
+            for position in range(len(self._plan.inputs))
+            if (port := self._inputs.get(position)) is not None and not self._ports[port].is_written
+        ]
+        if len(inputs) != len(self._plan.inputs):
             return None
-        if min(inputs) < self._top:  # as many written spans must end before it as begin before its
-            begun = map(bisect_left, self._starts, map(add, inputs, taken.sizes))
-            if list(begun) != list(map(bisect_right, self._ends, inputs)):
-                return None
-        if taken.order is None:
-            placement = (*inputs, *taken.others)
-        else:
-            every = (*inputs, *taken.others)
-            placement = tuple([every[k] for k in taken.order])
-        return Route((), tuple(inputs), placement, (), self.home_results)
-
-    def _taken_as_they_lie(self) -> _Taken | None:
-        """Return what the arguments must be to be used where they lie, if none is ever written."""
-        count = len(self._plan.inputs)
-        if not count:
-            return None
-        by_port = {self._inputs.get(position): position for position in range(count)}
-        if None in by_port or any(self._ports[k].is_written for k in self._inputs.values()):
-            return None
-        taken = [self._ports[self._inputs[position]] for position in range(count)]
-        others = [k for k in range(len(self._ports)) if k not in by_port]
-        places = by_port | {k: count + at for at, k in enumerate(others)}
-        order = [places[k] for k in range(len(self._ports))]
-        return _Taken(
-            *([p.size for p in taken], [p.alignment for p in taken]),
-            *([self.home[k] for k in others], None if order == sorted(order) else order),
+        written = self._written(
+            self.home, range(len(self._ports)), Brought(self._home_in, self._all_home)
         )
+        return Straight(self._ports, inputs, self.home, written, list(self._blocks.values()))
 
     def _refuse_shared_results(self, brought: Brought) -> None:
         ends = [
@@ -267,18 +253,6 @@ class Router:
         return Route(tuple(before), tuple(inputs), tuple(placement), tuple(after), tuple(results))
 
 
-class _Taken(NamedTuple):
-    """What arguments must be to be used where they lie, and where the other ports are.
-
-    `order` tells for each port its place among all these, where that is not their own order.
-    """
-
-    sizes: Sequence[int]
-    alignments: Sequence[int]
-    others: Sequence[int]
-    order: Sequence[int] | None
-
-
 def in_waves(
     moves: Sequence[Move],
 ) -> tuple[tuple[tuple[Move, ...], ...], tuple[Move, ...]]:
@@ -312,16 +286,6 @@ def _meeting(spans: Sequence[tuple[int, int]], start: int, end: int) -> range:
     while first and spans[first - 1][1] > start:
         first -= 1
     return range(first, last)
-
-
-def bounds(spans: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return where spans start, in order, and for each the latest end so far.
-
-    What starts before `end` and ends behind `start` is there if the last that starts before `end`
-    has a latest end behind `start`.
-    """
-    ordered = sorted(spans)
-    return [start for start, _ in ordered], list(accumulate([end for _, end in ordered], max))
 
 
 def _overlap(span: tuple[int, int], start: int, size: int) -> bool:
