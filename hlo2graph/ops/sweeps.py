@@ -4,7 +4,7 @@ A block holds its part in shared memory, with as much around it as the rounds re
 rounds there; what lies in the margins, its neighbours compute too.
 
 The rule, all of it: of all parts whose sides are powers of two, or all of a dimension, and which
-have room, and of all numbers of rounds up to MOST_ROUNDS, those which take the least time in all.
+have room, and of all numbers of rounds, those which take the least time in all.
 A kernel takes KERNEL_NS, and each of its rounds the longer of ROUND_NS and what the busiest
 multiprocessor has to do: each element of shared memory read or written takes it WORD_NS, each
 operation OPERATION_NS.
@@ -21,7 +21,6 @@ from math import prod
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops.stencil import Stencil
 
-MOST_ROUNDS = 64
 SHARED_BYTES = 48 * 1024
 BLOCKS = 132  # that a device runs at once, one a multiprocessor
 KERNEL_NS = 1500
@@ -29,6 +28,8 @@ ROUND_NS = 80
 WORD_NS = 0.02
 OPERATION_NS = 0.008
 ALIGNED = 4  # elements that rows are held by, but whole ones
+WIDTH = 32  # elements of a row that a part has at least
+MOST_SIDE = SHARED_BYTES // 2  # of one byte each
 ROWS = 4  # elements below each other that a thread computes together
 
 
@@ -117,17 +118,21 @@ def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
 
 @cache
 def _best(stencil: Stencil, bytes_each: int, states: int, rounds: int) -> Part | None:
-    parts = [
-        part
-        for part in _parts(stencil, rounds)
-        if (prod(part.held) + 2 * past_ends(stencil, part.held)) * bytes_each <= SHARED_BYTES
-    ]
+    parts = (part for part in _parts(stencil, rounds) if _has_room(stencil, part, bytes_each))
     return min(parts, key=lambda p: (nanoseconds(stencil, p, states), prod(p.counts)), default=None)
+
+
+def _has_room(stencil: Stencil, part: Part, bytes_each: int) -> bool:
+    held = prod(part.held)
+    if held * bytes_each > SHARED_BYTES:
+        return False
+    return (held + 2 * past_ends(stencil, part.held)) * bytes_each <= SHARED_BYTES
 
 
 def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
     dims, reach = stencil.dims, stencil.reach
-    for sides in product(*(_sides(n) for n in dims)):
+    least = [1] * (len(dims) - 1) + [min(WIDTH, dims[-1])]
+    for sides in product(*map(_sides, dims, reach, least)):
         margins = (
             0 if side == n else rounds * r for side, n, r in zip(sides, dims, reach, strict=True)
         )
@@ -137,8 +142,11 @@ def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
             yield Part(rounds, dims, sides, held)
 
 
-def _sides(size: int) -> list[int]:
-    return [*(1 << k for k in range(size.bit_length()) if 1 << k < size), size]
+def _sides(size: int, reach: int, least: int) -> list[int]:
+    """Return how many elements of a dimension a part may have; it need not be cut finely twice."""
+    powers = (1 << k for k in range(size.bit_length()))
+    found = [n for n in powers if least <= n < size and n <= MOST_SIDE and (reach or n == least)]
+    return [*found, size] if size <= MOST_SIDE or not found else found
 
 
 def _number(part: Instruction) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Raw, Shape, TupleShape
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.stencil import Stencil, stencil_of
-from hlo2graph.ops.sweeps import MOST_ROUNDS, nanoseconds, part_of
+from hlo2graph.ops.sweeps import nanoseconds, part_of
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.inline_calls import inline_calls
@@ -32,6 +32,7 @@ from hlo2graph.passes.simplify import simplify
 FEWEST_ROUNDS = 4
 MOST_STATES = 4
 MOST_INSTRUCTIONS = 256
+NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)  # of rounds a kernel
 FUSED = 2  # rounds that a kernel has anyway, see double_rounds
 
 
@@ -114,17 +115,9 @@ def _each(total: int, most: int) -> tuple[int, ...]:
 
 def _rounds(loop: _Loop, total: int) -> int:
     """Return how many rounds each kernel has, 0 where several gain nothing."""
-    best, found = 0.0, 0
-    for rounds in range(1, min(total, MOST_ROUNDS) + 1):
-        each = _each(total - (total - 1) // (2 * rounds) * 2 * rounds, rounds)
-        times = {n: _time(loop, n) for n in {rounds, *each}}
-        known = [t for t in times.values() if t is not None]
-        if len(known) < len(times):
-            continue
-        taken = sum(times[n] or 0 for n in each)
-        taken += (total - sum(each)) // rounds * (times[rounds] or 0)
-        if not found or taken < best:
-            best, found = taken, rounds
+    times = {n: _time(loop, n) for n in NUMBERS if n <= total}
+    taken = {n: -(-total // n) * time for n, time in times.items() if time is not None}
+    found = min(taken, key=lambda n: taken[n], default=0)
     return found if found > FUSED else 0
 
 
