@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from needs import needs_gxx
 
 import hlo2graph
+from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.program.device_figures import FIGURES
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
 from tests.fold_programs import fold_program
 
 READ = (("softmax", "bf16", 50257), ("log_softmax", "f16", 40003), ("layer_norm", "bf16", 40000))
 DEAR = (("f32", 33001), ("f32", 50257))
+
+
+@pytest.fixture(autouse=True)
+def without_clusters(monkeypatch):
+    """Plan for a device where rows have a block at most."""
+    figures = replace(FIGURES["sm_90"], cluster=1)
+    monkeypatch.setattr(kernels_module, "figures_for", lambda _: figures)
 
 
 def kernel(form: str, dtype: str, rows: int, columns: int) -> KernelSource:

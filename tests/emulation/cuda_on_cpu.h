@@ -3,9 +3,11 @@
 // Blocks run one after another. A block's threads are fibers: each runs until it meets a barrier or
 // a shuffle, then the next one does, so that both work as on a device; what waits at a barrier of the
 // block goes on once all its threads do, or have ended. Shared memory is static,
-// and spoilt before each block. The blocks of a cluster run at once, each with dynamic shared memory
-// of its own, and declare none. Atomics are plain, since nothing runs at once. `run_backwards` turns
-// the order of blocks and threads round: what a barrier is missing for then comes out otherwise.
+// and spoilt before each block. The blocks of a cluster run at once, each with shared memory of its
+// own; one of them begins when those before it can but wait for it, and what is read of others that
+// have not begun, or have ended, is spoilt. Atomics are plain, since nothing runs at once.
+// `run_backwards` turns the order of blocks and threads round: what a barrier is missing for then comes
+// out otherwise.
 #pragma once
 
 #include <math.h>
@@ -46,6 +48,8 @@ struct Block {  // or the blocks of a cluster: the first's number, and all of th
   std::vector<char*> stacks;
   std::vector<bool> done;
   std::vector<Barrier> waits;  // at which barrier
+  std::vector<unsigned> arrivals;  // at barriers of the cluster
+  unsigned begun = 0;  // blocks of the cluster
   std::vector<uint64_t> exchange;  // one word a thread: what a shuffle hands over
   ucontext_t scheduler;
   unsigned current = 0;
@@ -63,6 +67,18 @@ inline struct {
   std::vector<char> all;  // of a cluster's blocks
   char* data() { return all.data() + block.current / block.dim.x * shared_bytes; }
 } dynamic_shared;
+inline struct {
+  std::vector<std::vector<char>> aside;  // of a cluster's blocks, but for that whose threads run
+  unsigned running = 0;
+  size_t size() { return __stop_shared_memory - __start_shared_memory; }
+  void turn_to(unsigned rank) {
+    if (rank == running) return;
+    memcpy(aside[running].data(), __start_shared_memory, size());
+    memcpy(__start_shared_memory, aside[rank].data(), size());
+    running = rank;
+  }
+} declared_shared;
+inline std::vector<char> spoilt;  // in the place of what cannot be reached
 
 inline void enter() {
   block.body(block.arguments);
@@ -77,16 +93,41 @@ inline void wait(Barrier barrier) {
   block.waits[block.current] = barrier;
   yield();
 }
-inline void meet_cluster() { wait(cluster_barrier); }
-inline char* of_block(char* own, int rank) {
-  return own + ((long)rank - (long)(block.current / block.dim.x)) * shared_bytes;
+inline void arrive_at_cluster() { ++block.arrivals[block.current]; }
+inline void wait_for_cluster() { wait(cluster_barrier); }
+inline bool can_reach(unsigned rank) {
+  const unsigned each = block.dim.x, blocks = block.threads.size() / each;
+  if (turned(rank, blocks) >= block.begun) return false;
+  for (unsigned t = rank * each; t < (rank + 1) * each; ++t)
+    if (!block.done[t]) return true;
+  return false;
+}
+inline char* of_block(char* own, unsigned rank) {
+  if (rank == declared_shared.running) return own;
+  const bool is_declared = own >= __start_shared_memory && own < __stop_shared_memory;
+  const size_t at = own - (is_declared ? __start_shared_memory : dynamic_shared.data());
+  if (!can_reach(rank)) {
+    spoilt.assign(declared_shared.size() + shared_bytes, (char)0xA5);
+    return spoilt.data() + at;
+  }
+  if (is_declared) return declared_shared.aside[rank].data() + at;
+  return dynamic_shared.all.data() + rank * shared_bytes + at;
 }
 
 // Let threads from `first` on go that wait at a barrier, if all `count` of them do or have ended.
-inline void release(unsigned first, unsigned count, Barrier barrier) {
+inline void release(unsigned first, unsigned count) {
   for (unsigned t = first; t < first + count; ++t)
-    if (!block.done[t] && block.waits[t] != barrier) return;
+    if (!block.done[t] && block.waits[t] != block_barrier) return;
   for (unsigned t = first; t < first + count; ++t) block.waits[t] = nothing;
+}
+
+// The same of a cluster's barrier, at which threads may have arrived before they wait.
+inline void release_cluster() {
+  unsigned least = ~0u;
+  for (unsigned t = 0; t < block.done.size(); ++t)
+    if (!block.done[t]) least = std::min(least, block.arrivals[t]);
+  for (unsigned t = 0; t < block.done.size(); ++t)
+    if (block.waits[t] == cluster_barrier && block.arrivals[t] <= least) block.waits[t] = nothing;
 }
 
 inline void run_block(unsigned count, bool cooperative) {
@@ -102,6 +143,8 @@ inline void run_block(unsigned count, bool cooperative) {
   block.threads.resize(count);
   block.done.assign(count, false);
   block.waits.assign(count, nothing);
+  block.arrivals.assign(count, 0);
+  block.begun = 1;
   block.exchange.assign(count + 32, 0);
   for (unsigned t = 0; t < count; ++t) {
     getcontext(&block.threads[t]);
@@ -111,16 +154,23 @@ inline void run_block(unsigned count, bool cooperative) {
     makecontext(&block.threads[t], enter, 0);
   }
   for (bool alive = true; alive;) {
-    alive = false;
-    for (unsigned t = 0; t < count; ++t) {
+    bool moves = alive = false;
+    for (unsigned t = 0; t < block.begun * block.dim.x; ++t) {
       block.current = turned(t, count);
       if (block.done[block.current]) continue;
+      declared_shared.turn_to(block.current / block.dim.x);
       if (block.waits[block.current] == nothing)
         swapcontext(&block.scheduler, &block.threads[block.current]);
       alive = alive || !block.done[block.current];
+      moves = moves || (!block.done[block.current] && block.waits[block.current] != cluster_barrier);
     }
-    for (unsigned t = 0; t < count; t += block.dim.x) release(t, block.dim.x, block_barrier);
-    release(0, count, cluster_barrier);
+    if (!moves && block.begun * block.dim.x < count) {
+      ++block.begun;
+      alive = true;
+      continue;
+    }
+    for (unsigned t = 0; t < count; t += block.dim.x) release(t, block.dim.x);
+    release_cluster();
   }
 }
 
@@ -128,6 +178,7 @@ inline void run_block(unsigned count, bool cooperative) {
 inline void spoil_shared() {
   memset(__start_shared_memory, 0xA5, __stop_shared_memory - __start_shared_memory);
   memset(dynamic_shared.all.data(), 0xA5, dynamic_shared.all.size());
+  for (auto& aside : declared_shared.aside) aside.assign(declared_shared.size(), (char)0xA5);
 }
 
 inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsigned threads,
@@ -138,6 +189,8 @@ inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsi
   block.dim = {threads, 1, 1};
   shared_bytes = shared;
   dynamic_shared.all.resize(shared * cluster);
+  declared_shared.aside.resize(cluster > 1 ? cluster : 0);
+  declared_shared.running = 0;
   for (unsigned c = 0; c < blocks / cluster; ++c) {
     block.index = {turned(c, blocks / cluster) * cluster, 0, 0};
     if (cooperative) spoil_shared();

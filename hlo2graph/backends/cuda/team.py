@@ -33,16 +33,17 @@ class Part:
 class Team:
     """`lanes` results a block, `slices` threads side by side for each: powers of two.
 
-    A block has whole warps.
+    A block has whole warps. Where `blocks` are a cluster, all their threads have one result.
     """
 
     lanes: int
     slices: int
+    blocks: int = 1
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.lanes * self.slices
+        return self.lanes * self.slices // self.blocks
 
     @staticmethod
     def for_rows(results: int, steps: int) -> Team:
@@ -57,9 +58,24 @@ class Team:
 
     def place(self, emit: ElementEmitter) -> None:
         """Declare `lane`, `slice` and the number of the `result`."""
+        if self.blocks > 1:
+            self._place_cluster(emit)
+            return
         emit.line(f"const int lane = threadIdx.x / {self.slices};")
         emit.line(f"const int slice = threadIdx.x % {self.slices};")
         emit.line(f"const {emit.index_type} result = {emit.block_index} * {self.lanes} + lane;")
+
+    def _place_cluster(self, emit: ElementEmitter) -> None:
+        emit.line("hlo::cluster_begins();")
+        number, wide = emit.block_index, emit.index_type
+        emit.line(f"const int rank = {number} % {self.blocks};")
+        emit.line(f"const int slice = rank * {self.threads} + threadIdx.x;")
+        emit.line(f"const {wide} result = {number} / {self.blocks};")
+
+    def meet(self, emit: ElementEmitter) -> None:
+        """Wait, before parts are first folded, until all blocks of a cluster are there."""
+        if self.blocks > 1:
+            emit.line("hlo::cluster_waits();")
 
     def combine(self, emit: ElementEmitter, parts: Sequence[Part], *, all_threads: bool) -> None:
         """Fold the threads' parts in pairs, in a fixed order.
@@ -70,8 +86,9 @@ class Team:
         self._shuffled(emit, parts, min(self.slices, WARP) // 2)
         warps = self.slices // WARP
         if warps > 1:
-            self._exchange(emit, parts, warps)
-            self._shuffled(emit, parts, warps // 2)
+            exchange = self._exchange if self.blocks == 1 else self._exchange_cluster
+            exchange(emit, parts, warps)
+            self._shuffled(emit, parts, min(warps, WARP) // 2)
         if all_threads and self.slices > 1:
             first = f"threadIdx.x % {WARP} / {self.slices} * {self.slices}"
             source = "0" if self.slices >= WARP else emit.integer(first)
@@ -104,3 +121,29 @@ class Team:
         emit.line("__syncthreads();")
         for place, name in shared:
             emit.line(f"{name} = {place}[lane * {warps} + slice % {warps}];")
+
+    def _exchange_cluster(self, emit: ElementEmitter, parts: Sequence[Part], warps: int) -> None:
+        """Give each thread what a lane of all warps of the cluster holds.
+
+        A warp's lanes hand over its part, one to each block.
+        """
+        shared: list[tuple[Part, list[str]]] = []
+        for part in parts:
+            places = [emit.fresh("s") for _ in part.held]
+            for dtype, place in zip(part.dtypes, places, strict=True):
+                emit.line(f"__shared__ {compute_type(dtype)} {place}[{warps}];")
+            shared.append((part, places))
+            for name in part.held:
+                emit.line(f"{name} = hlo::shuffle_from({name}, 0);")
+        mine, to = f"slice / {WARP}", f"threadIdx.x % {WARP}"
+        with emit.block(f"if ({to} < {self.blocks})"):
+            for part, places in shared:
+                for place, name in zip(places, part.held, strict=True):
+                    emit.line(f"*hlo::of_block(&{place}[{mine}], {to}) = {name};")
+        emit.line("hlo::cluster_meets();")
+        for part, places in shared:
+            at = f"threadIdx.x % {min(warps, WARP)}"
+            for place, name in zip(places, part.held, strict=True):
+                emit.line(f"{name} = {place}[{at}];")
+            for first in range(WARP, warps, WARP):
+                part.fold(part.held, [f"{place}[{first} + {at}]" for place in places])

@@ -21,6 +21,7 @@ from hlo2graph.backends.cuda.forms.folding import (
     lines_each,
     power_below,
 )
+from hlo2graph.backends.cuda.forms.held_row import Holding, looks, most_held
 from hlo2graph.backends.cuda.forms.kept_row import Kept, kept_of
 from hlo2graph.backends.cuda.forms.shifted_rows import may_shift, whole_runs
 from hlo2graph.backends.cuda.forms.windows import patch_of
@@ -41,8 +42,6 @@ WORD = 4  # bytes, below which an access takes as long as one of these
 FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
 CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
 MOST_AHEAD = 32  # elements that a thread waits for at once
-MOST_HELD = {LONG: 64, 512: 48, WIDEST: 32}  # 4-byte values a thread, by the threads of a block
-MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +81,27 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     least = _least_slices(region, beside * min(sizes))
     slices = _slices(region, signature, vectors, ahead, least)
     values = max(1, len(reads)) * (2 if max(sizes) > 4 else 1)
-
-    def holds(slices: int, most_lines: int) -> bool:
-        elements = vector * -(-vectors // slices)
-        return elements * values <= _most_held(slices) and elements * lines <= most_lines
-
-    while slices < most and not holds(slices, MOST_LINES):
+    holding = Holding(values, lines, lambda threads: vector * -(-vectors // threads))
+    while slices < most and not holding.fits(slices, MOST_LINES):
         slices *= 2
-    held = holds(slices, MOST_LINES_HELD)
+    held = holding.fits(slices)
     kept = None if held or size > 1 else kept_of(region, computation, signature)
+    cluster = None if held else holding.cluster(region, signature, kept)
+    if cluster:
+        held, kept, slices = True, None, cluster.slices
     if held:
         vector = _fuller(region.steps, vector, slices) if size == 1 else size
         vectors = region.steps // vector
         chunks = -(-vectors // slices)
     else:
-        count = region.space.shape.elements
-        late = (
-            w and s.elements == count for w, s in zip(region.waits, signature.results, strict=True)
-        )
-        passes = len(region.stages) + any(late)
+        passes = looks(region, signature)
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(reads or sizes) if passes > 1 else 0
         slices = kept.threads if kept else _long_slices(region, signature, most, again)
         chunks = _even_chunks(vectors // slices, chunks)
-    at_once = vector * chunks * len(signature.parameters) <= _most_held(slices)
+    team = cluster or Team(_lanes(region, signature, slices), slices)
+    at_once = vector * chunks * len(signature.parameters) <= most_held(team.threads // team.lanes)
     first = held and at_once and _is_resident(region, signature, slices)
-    team = Team(_lanes(region, signature, slices), slices)
     patch = (height, width) if size > 1 else None
     return RowPlan(team, vector, vectors, chunks, held, first, patch, kept=kept)
 
@@ -131,16 +125,19 @@ def _shifted(
     ):
         slices *= 2
     vectors = whole_runs(region.steps, vector)
-    chunks = -(-(vectors + 1) // slices)
-    elements = vector * chunks + 1
-    held = elements * len(sizes) <= _most_held(slices) and elements * lines <= MOST_LINES_HELD
+
+    def runs(threads: int) -> int:
+        return -(-(vectors + 1) // threads)
+
+    holding = Holding(len(sizes), lines, lambda threads: vector * runs(threads) + 1)
+    held = holding.fits(slices)
     kept = None if held else kept_of(region, computation, signature)
+    cluster = None if held else holding.cluster(region, signature, kept)
+    if cluster:
+        held, kept, slices = True, None, cluster.slices
+    chunks = runs(slices)
     if not held:
-        count = region.space.shape.elements
-        late = (
-            w and s.elements == count for w, s in zip(region.waits, signature.results, strict=True)
-        )
-        passes = len(region.stages) + any(late)
+        passes = looks(region, signature)
         ahead = BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector
         chunks = max(1, min(*ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(sizes) * (passes > 1)
@@ -148,7 +145,7 @@ def _shifted(
         chunks = _even_chunks(vectors // slices, chunks)
     if vectors < slices:
         return None
-    team = Team(_lanes(region, signature, slices), slices)
+    team = cluster or Team(_lanes(region, signature, slices), slices)
     return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True, kept=kept)
 
 
@@ -215,11 +212,6 @@ def _long_slices(region: Rows, signature: Signature, most: int, again: int) -> i
 def _is_resident(region: Rows, signature: Signature, slices: int) -> bool:
     """Tell whether the device has room for all rows at once."""
     return region.results * slices <= signature.device.multiprocessors * signature.device.threads
-
-
-def _most_held(slices: int) -> int:
-    """Return how many values each thread of a row can hold."""
-    return next(count for threads, count in MOST_HELD.items() if slices <= threads)
 
 
 def _lanes(region: Rows, signature: Signature, slices: int) -> int:

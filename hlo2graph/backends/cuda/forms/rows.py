@@ -47,10 +47,10 @@ def rows_kernel(
     _Writer(FoldWriter(emitter, region, computation), region, plan).write()
     emitter.leave()
     kept, threads = plan.kept, plan.team.threads
-    text = signature.declare(
-        emitter.needed_lines(), threads, wide=plan.vector > 1, resident=kept.blocks if kept else 0
-    )
-    grid = blocks_for(region.results, plan.team.lanes)
+    lines, wide, blocks = emitter.needed_lines(), plan.vector > 1, plan.team.blocks
+    resident = kept.blocks if kept else 0
+    text = signature.declare(lines, threads, wide=wide, resident=resident, cluster=blocks)
+    grid = blocks_for(region.results * blocks, plan.team.lanes)
     shared = kept.shared_bytes(region) if kept else 0
     return KernelSource(signature.name, text, grid, threads, shared)
 
@@ -221,6 +221,8 @@ class _Writer:
                 fold.store_runs(runs, early, self.inside)
         held = [(reduce, fold.partial[reduce.name][0]) for reduce in reduces]
         parts = [fold.part(reduce, own) for reduce, own in held]
+        if number == 0:
+            self.plan.team.meet(self.emit)
         self.plan.team.combine(self.emit, parts, all_threads=self._is_awaited(number))
         for reduce, own in held:
             fold.settle(reduce, own, self.row)

@@ -28,9 +28,12 @@ template <class T> __device__ inline T* of_block(T* own, int rank) {
 #endif
 #else
 
-__device__ inline void cluster_begins() {}
-__device__ inline void cluster_waits() { emulated::meet_cluster(); }
-__device__ inline void cluster_meets() { emulated::meet_cluster(); }
+__device__ inline void cluster_begins() { emulated::arrive_at_cluster(); }
+__device__ inline void cluster_waits() { emulated::wait_for_cluster(); }
+__device__ inline void cluster_meets() {
+  cluster_begins();
+  cluster_waits();
+}
 
 template <class T> __device__ inline T* of_block(T* own, int rank) {
   return (T*)emulated::of_block((char*)own, rank);

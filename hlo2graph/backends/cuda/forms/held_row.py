@@ -1,0 +1,69 @@
+"""How the threads of a row hold all of it in registers, so that it is read once.
+
+Where a block's threads cannot, those of a cluster may: blocks that are on the device at once, and
+hand over what they have folded through each other's shared memory. As these blocks are small, parts
+of several rows are on each multiprocessor: while one is folded, others are read. Where there are
+few rows, more multiprocessors than rows are busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.forms.kept_row import Kept
+from hlo2graph.backends.cuda.source import Signature
+from hlo2graph.backends.cuda.team import Team
+from hlo2graph.ops.region import Rows
+
+MOST_HELD = {256: 64, 512: 48, 1024: 32}  # 4-byte values a thread, by the threads of a block
+MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
+CLUSTERS = ((2, 256, 32), (4, 256, 32), (8, 256, 32), (8, 512, 48))  # blocks, threads, values
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a row's threads would hold.
+
+    values: of 4 bytes, that an element takes.
+    lines: of the kernel, for each of a thread's elements.
+    each: how many elements a thread has where a row has so many threads.
+    """
+
+    values: int
+    lines: int
+    each: Callable[[int], int]
+
+    def fits(self, threads: int, most_lines: int = MOST_LINES_HELD) -> bool:
+        """Tell whether the threads of one block can."""
+        return self._fits(threads, most_held(threads), most_lines)
+
+    def cluster(self, region: Rows, signature: Signature, kept: Kept | None) -> Team | None:
+        """Return the smallest cluster that can, if its rows are looked at more than once.
+
+        What is read and kept in shared memory is as good, where such rows fill the device.
+        """
+        device = signature.device
+        is_kept = kept and kept.is_read and region.results >= kept.blocks * device.multiprocessors
+        if is_kept or looks(region, signature) < 2:
+            return None
+        for blocks, threads, most in CLUSTERS:
+            if blocks <= device.cluster and self._fits(blocks * threads, most, MOST_LINES_HELD):
+                return Team(1, blocks * threads, blocks)
+        return None
+
+    def _fits(self, threads: int, most_held: int, most_lines: int) -> bool:
+        elements = self.each(threads)
+        return elements * self.values <= most_held and elements * self.lines <= most_lines
+
+
+def most_held(threads: int) -> int:
+    """Return how many values each thread of a block of so many can hold."""
+    return next(count for most, count in MOST_HELD.items() if threads <= most)
+
+
+def looks(region: Rows, signature: Signature) -> int:
+    """Return how often elements are looked at: for each stage, and for what waits for the last."""
+    count = region.space.shape.elements
+    late = (w and s.elements == count for w, s in zip(region.waits, signature.results, strict=True))
+    return len(region.stages) + any(late)

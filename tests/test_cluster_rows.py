@@ -1,0 +1,143 @@
+"""Rows that a cluster's blocks hold together: read once, folded through each other's memory."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from needs import needs_gxx
+
+import hlo2graph
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.program.device_figures import FIGURES
+from tests.emulation.agreement import agree_with_the_host
+from tests.emulation.plans import planned
+from tests.fold_programs import fold_program
+
+SM_90 = FIGURES["sm_90"]
+LONG = (
+    ("softmax", "bf16", 50257),  # rows that begin anywhere in a word
+    ("log_softmax", "f16", 40001),
+    ("layer_norm", "bf16", 40000),
+    ("softmax", "f32", 33001),
+    ("softmax", "f64", 20001),
+)
+BEST = """
+best { a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
+  more = pred[] compare(a, b), direction=GT
+  same = pred[] compare(a, b), direction=EQ
+  before = pred[] compare(i, j), direction=LT
+  tie = pred[] and(same, before)
+  left = pred[] or(more, tie)
+  m = f32[] select(left, a, b) n = s32[] select(left, i, j)
+  ROOT t = (f32[], s32[]) tuple(m, n) }
+"""
+FROM_THE_BEST = (  # two values that fold together
+    "HloModule m"
+    + BEST
+    + """ENTRY e { x = f32[2,40000] parameter(0) i = s32[2,40000] iota(), iota_dimension=1
+  low = f32[] constant(-inf) zero = s32[] constant(0)
+  b = (f32[2], s32[2]) reduce(x, i, low, zero), dimensions={1}, to_apply=best
+  at = s32[2] get-tuple-element(b), index=1
+  spread = s32[2,40000] broadcast(at), dimensions={0}
+  ROOT r = s32[2,40000] subtract(i, spread) }
+"""
+)
+
+
+def text_of(form: str, dtype: str, columns: int, *, rows: int = 80, target: str = "sm_90") -> str:
+    plan = hlo2graph.plan(fold_program(form, dtype, (rows, columns), (1,)), target=target)
+    (source,) = kernels_of(plan).values()
+    return source.text
+
+
+def cluster_of(text: str) -> int:
+    found = re.search(r"__cluster_dims__\((\d+)\)", text)
+    return int(found[1]) if found else 1
+
+
+@needs_gxx
+def test_rows_of_clusters_agree_with_the_host():
+    texts = {f"{form} {n}": fold_program(form, dtype, (3, n), (1,)) for form, dtype, n in LONG}
+    texts["from the best"] = FROM_THE_BEST
+    with planned(texts, SM_90) as (plans, kernels):
+        for plan in plans.values():
+            (source,) = kernels_of(plan).values()
+            assert cluster_of(source.text) > 1
+            agree_with_the_host(plan, kernels)
+
+
+@needs_gxx
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_a_missing_barrier_of_a_cluster_is_noticed(monkeypatch, left_out):
+    """Nothing may be handed over before all have begun, or be read before all have handed over."""
+    line, met = ElementEmitter.line, []
+
+    def without(emit: ElementEmitter, text: str) -> None:
+        if text in ("hlo::cluster_waits();", "hlo::cluster_meets();"):
+            met.append(text)
+            if len(met) - 1 == left_out:
+                return
+        line(emit, text)
+
+    monkeypatch.setattr(ElementEmitter, "line", without)
+    text = fold_program("softmax", "f32", (1, 40000), (1,))
+    with planned({"rows": text}, SM_90) as (plans, kernels), pytest.raises(AssertionError):
+        agree_with_the_host(plans["rows"], kernels)
+    assert len(met) > 2
+
+
+@pytest.mark.parametrize(("form", "dtype", "columns"), LONG)
+def test_their_elements_are_read_once(form, dtype, columns):
+    text = text_of(form, dtype, columns)
+    before, _, after = text.partition("hlo::shuffle")
+    assert cluster_of(text) > 1
+    assert "p0[" in before
+    assert "p0[" not in after
+
+
+@pytest.mark.parametrize(("form", "dtype", "columns"), [LONG[3], LONG[4]])
+def test_many_wide_rows_have_clusters_too(form, dtype, columns):
+    assert cluster_of(text_of(form, dtype, columns, rows=4000)) > 1
+
+
+@pytest.mark.parametrize(("form", "dtype", "columns"), LONG[:3])
+def test_many_narrow_rows_are_kept_in_shared_memory(form, dtype, columns):
+    text = text_of(form, dtype, columns, rows=4000)
+    assert cluster_of(text) == 1
+    assert "dynamic_shared" in text
+
+
+@pytest.mark.parametrize(
+    ("form", "dtype", "columns"),
+    [
+        ("softmax", "bf16", 1501),  # a block holds them
+        ("sum", "f32", 50257),  # looked at once
+        ("two_sums", "f32", 50257),
+    ],
+)
+def test_other_rows_have_a_block(form, dtype, columns):
+    assert cluster_of(text_of(form, dtype, columns)) == 1
+
+
+def test_where_there_are_no_clusters_long_rows_have_a_block():
+    assert cluster_of(text_of("softmax", "bf16", 50257, target="sm_80")) == 1
+
+
+def test_parts_of_a_launch_have_no_clusters():
+    """What else is beside them is of no cluster."""
+    fused = fold_program("softmax", "f32", (4, 50257), (1,)).partition("fused {")
+    body = fused[2].partition("ENTRY")[0].rstrip().removesuffix("}")
+    text = f"""{fused[0]}one {{{body}}}
+other {{{body}}}
+both {{ p0 = f32[4,50257] parameter(0) p1 = f32[4,50257] parameter(1)
+  a = f32[4,50257] fusion(p0), kind=kInput, calls=one
+  b = f32[4,50257] fusion(p1), kind=kInput, calls=other
+  ROOT t = (f32[4,50257], f32[4,50257]) tuple(a, b) }}
+ENTRY e {{ p0 = f32[4,50257] parameter(0) p1 = f32[4,50257] parameter(1)
+  ROOT r = (f32[4,50257], f32[4,50257]) fusion(p0, p1), kind=kInput, calls=both }}
+"""
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
+    assert cluster_of(source.text) == 1
+    assert "cluster" not in source.text
