@@ -14,7 +14,7 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda.forms import attention_warps
+from hlo2graph.backends.cuda.forms import attention_sharing
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.ops.region import Attention, region_of
@@ -155,8 +155,15 @@ WARPS = {  # of which warps may have rows of their own
 }
 
 
+CLUSTERS = {  # of blocks that share out keys
+    "keys-apart": (unmasked, drawn((1, 4, 21, 270, 16), kv_heads=2, dtype="bfloat16")),
+    "late": (hidden_first, drawn((1, 1, 16, 300, 16), dtype="float16")),
+    "wide-apart": (hidden(-np.inf), drawn((1, 1, 17, 260, 100), dtype="bfloat16")),
+}
+
+
 def planned(name: str) -> Plan:
-    function, arrays = (CASES | WARPS)[name]
+    function, arrays = (CASES | WARPS | CLUSTERS)[name]
     traced = jax.jit(function).trace(*arrays)
     return h2g.plan(traced.lower(lowering_platforms=("tpu",)).as_text("hlo"), target="sm_90")
 
@@ -164,7 +171,7 @@ def planned(name: str) -> Plan:
 @pytest.fixture(scope="module")
 def plans() -> dict[str, Plan]:
     with jax.enable_x64(False):
-        return {name: planned(name) for name in CASES | WARPS}
+        return {name: planned(name) for name in CASES | WARPS | CLUSTERS}
 
 
 @pytest.mark.slow
@@ -222,12 +229,26 @@ def test_it_makes_what_xla_makes(plans: dict[str, Plan]) -> None:
 def test_warps_do_with_rows_of_their_own_or_shared_ones(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, many: int, names: Sequence[str]
 ) -> None:
-    monkeypatch.setattr(attention_warps, "MANY", many)
+    monkeypatch.setattr(attention_sharing, "MANY", many)
     for name in names:
         texts = [kernel.text for kernel in kernels_of(plans[name]).values()]
         assert any("u32 kept[" in text for text in texts)
         assert any("largest[warp]" in text for text in texts) == (many > 0)
     agrees(plans, {name: WARPS[name] for name in names})
+
+
+@pytest.mark.slow
+@needs_gxx
+def test_blocks_of_a_cluster_share_out_keys(
+    plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("MANY", 1 << 20), ("MOST_WARPS", 4), ("FEWEST_CHUNKS", 1)):
+        monkeypatch.setattr(attention_sharing, name, value)
+    names = ("keys-apart", "late", "wide-apart")
+    for name in names:
+        [text] = [kernel.text for kernel in kernels_of(plans[name]).values()]
+        assert "hlo::cluster_meets" in text
+    agrees(plans, {name: CLUSTERS[name] for name in names})
 
 
 def agrees(plans: dict[str, Plan], cases: dict[str, tuple[Callable, Arrays]]) -> None:

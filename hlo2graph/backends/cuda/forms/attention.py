@@ -14,8 +14,9 @@ from math import prod
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.forms.attention_scores import FewScores, PlainScores, Scores
 from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, Shared, placed, tiled_rows
+from hlo2graph.backends.cuda.forms.attention_sharing import sharing_of
 from hlo2graph.backends.cuda.forms.attention_values import FewValues, PlainValues, Values
-from hlo2graph.backends.cuda.forms.attention_warps import warps_attention_kernel, warps_for
+from hlo2graph.backends.cuda.forms.attention_warps import warps_attention_kernel
 from hlo2graph.backends.cuda.forms.dot_parts import WARP
 from hlo2graph.backends.cuda.forms.dot_tile import MOST_RESIDENT
 from hlo2graph.backends.cuda.forms.fold_places import Place, Run
@@ -34,7 +35,7 @@ from hlo2graph.ops.region_attention import FEW_ROWS
 
 def attention_kernel(form: Form, region: Attention) -> KernelSource:
     """Return the kernel of attention; the form's instruction is the product with the values."""
-    if sharing := warps_for(form, region):
+    if sharing := sharing_of(form, region):
         return warps_attention_kernel(form, region, sharing)
     return _Writer(form, region).kernel()
 

@@ -3,9 +3,9 @@
 That is as tensor cores want them: of a chunk's scores a thread has those keys of its rows whose
 weights it gives to the second product. Where rows are many each warp has rows of its own, and looks
 at all their keys; warps of a block read the same keys at about the same time, so that most come
-from the cache that they share. Where rows are few all warps of a block have the same, and share out
-the keys (attention_meeting.py). A softmax takes one look at the keys; other folds take one for each
-of their stages, and one for the product with the values: scores are computed again each time.
+from the cache that they share. Where rows are few they are shared (attention_sharing.py,
+attention_meeting.py). A softmax takes one look at the keys; other folds take one for each of their
+stages, and one for the product with the values: scores are computed again each time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hlo2graph.backends.cuda.forms.attention_hidden import hidden_from, is_odd
 from hlo2graph.backends.cuda.forms.attention_meeting import meet, meeting_bytes
 from hlo2graph.backends.cuda.forms.attention_product import RowsProduct
 from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, placed
+from hlo2graph.backends.cuda.forms.attention_sharing import Sharing, is_wide, shared_softmax
 from hlo2graph.backends.cuda.forms.attention_store import Store, sum_of
 from hlo2graph.backends.cuda.forms.dot_parts import (
     CHUNK,
     COLUMNS,
     EACH,
-    MOST_WARPS,
     ROWS,
     WARP,
     Held,
@@ -35,72 +35,32 @@ from hlo2graph.backends.cuda.forms.folding import FoldWriter, Values
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
 from hlo2graph.backends.cuda.forms.online_softmax import OnlineSoftmax
-from hlo2graph.backends.cuda.forms.product import DotProduct, Side
+from hlo2graph.backends.cuda.forms.product import DotProduct
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
-from hlo2graph.hlo import DType, Instruction
+from hlo2graph.hlo import Instruction
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
-from hlo2graph.ops.expect import integers, written
+from hlo2graph.ops.expect import written
 from hlo2graph.ops.region import Attention
-from hlo2graph.ops.region_attention import FEW_ROWS, MOST_KEYS, MOST_LONG_STEPS
-from hlo2graph.ops.region_softmax import Softmax, are_shares, softmax_of
+from hlo2graph.ops.region_softmax import Softmax
 
 WARPS = 4  # of a block
-MANY = 8  # warps of a multiprocessor, from which on they need not share rows
-ENOUGH = 8  # warps of a multiprocessor, beyond which no more share rows
 TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
 MOST_BYTES = 128  # of a value, that a warp reads at once
 MOST_AHEAD = 64  # registers for values that are read before their weights are made
 RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
-WIDE = 384  # bytes of a key and a value together, from which they are
 
 
-def warps_for(form: Form, region: Attention) -> int:
-    """Return how many warps share rows: one if they have their own; 0 if this is no form for it."""
-    weighing, computation = region.weighing, form.computation
-    scores, product = computation[weighing.scores], DotProduct(form)
-    lhs, keys = written(computation[scores.operands[0]]), written(scores).dims[weighing.key]
-    rows, columns = (product.sides[k] for k in (weighing.weights, 1 - weighing.weights))
-    deep = prod(lhs.dims[d] for d in integers(scores, "lhs_contracting_dims"))
-    are_few, is_f32 = rows.extent <= FEW_ROWS, lhs.dtype.name == "f32"
-    if is_f32 and (are_few or form.signature.precise):  # tensor cores would round it
-        return 0
-    if max(deep, columns.extent) > MOST_LONG_STEPS or rows.extent == 1:
-        return 0
-    tiles, chunks = prod(product.batches) * rows.cut(ROWS).tiles, keys // CHUNK
-    multiprocessors = form.signature.device.multiprocessors
-    are_many = tiles >= multiprocessors * MANY
-    if _softmax(form, region) is None:
-        return int(not are_few and (are_many or keys > MOST_KEYS))
-    if are_many and not are_few:
-        return 1
-    most = MOST_WARPS // (2 if _is_wide(deep, columns, lhs.dtype) else 1)
-    wanted = -(-multiprocessors * ENOUGH // tiles)
-    return 1 << (min(most, chunks, wanted).bit_length() - 1)
-
-
-def _is_wide(deep: int, values: Side, dtype: DType) -> bool:
-    """Tell whether a thread needs more registers than most."""
-    return (deep + values.extent) * dtype.size >= WIDE
-
-
-def _softmax(form: Form, region: Attention) -> Softmax | None:
-    """Return the softmax whose weights are summed, if they are a softmax's and no others."""
-    stages, computation = region.rows.stages, form.computation
-    weights = form.instr.operands[region.weighing.weights]
-    found = softmax_of(computation, form.computations, stages)
-    return found if found and are_shares(computation, found, weights) else None
-
-
-def warps_attention_kernel(form: Form, region: Attention, sharing: int) -> KernelSource:
-    """Return the kernel of attention, of rows that so many warps share."""
+def warps_attention_kernel(form: Form, region: Attention, sharing: Sharing) -> KernelSource:
+    """Return the kernel of attention whose rows are so shared."""
     return _Writer(form, region, sharing).kernel()
 
 
 class _Writer:
-    def __init__(self, form: Form, region: Attention, sharing: int) -> None:
-        self.sharing, self.warps = sharing, sharing if sharing > 1 else WARPS
+    def __init__(self, form: Form, region: Attention, sharing: Sharing) -> None:
+        self.sharing, self.own_rows = sharing, sharing.warps == 1
+        self.warps = WARPS if self.own_rows else sharing.warps
         self.form, self.region, self.emit = form, region, form.emitter()
         weighing, computation = region.weighing, form.computation
         self.weights = computation[form.instr.operands[weighing.weights]]
@@ -117,7 +77,7 @@ class _Writer:
         self.keys = keys.extent
         self.scores = RowsProduct(scored, scores, rows.cut(ROWS), keys.cut(CHUNK), self.emit)
         self.own = self.scores.each[0]  # rows of a thread
-        self.tiles = self.rows.tiles if sharing > 1 else -(-self.rows.tiles // WARPS)
+        self.tiles = -(-self.rows.tiles // WARPS) if self.own_rows else self.rows.tiles
         self.fold = FoldWriter(self.emit, region.rows, computation)
         self.fold.width = self.own
 
@@ -125,17 +85,23 @@ class _Writer:
         """Return the kernel."""
         self._write()
         threads, signature = self.warps * WARP, self.form.signature
-        wide = _is_wide(self.scores.parts[0].steps, self.values.columns, self.dtype)
+        wide = is_wide(self.scores.parts[0].steps, self.values.columns.extent, self.dtype)
         resident = max(1, RESIDENT // threads // (2 if wide else 1))
-        text = signature.declare(self.emit.needed_lines(), threads, wide=True, resident=resident)
-        blocks = prod(self.values.product.batches) * self.tiles
-        size = meeting_bytes(self.values, self.warps) if self.sharing > 1 else 0
+        lines = self.emit.needed_lines()
+        text = signature.declare(
+            lines, threads, wide=True, resident=resident, cluster=self.sharing.blocks
+        )
+        blocks = prod(self.values.product.batches) * self.tiles * self.sharing.blocks
+        size = 0 if self.own_rows else meeting_bytes(self.values, self.warps)
         grid, tf32 = (blocks, 1, 1), self.dtype.name == "f32"
         return KernelSource(signature.name, text, grid, threads, shared_bytes=size, tf32=tf32)
 
     def _write(self) -> None:
         emit, values = self.emit, self.values
         block = emit.integer(emit.block_index)
+        if self.sharing.blocks > 1:
+            emit.line(f"const int rank = {block} % {self.sharing.blocks};")
+            block = emit.integer(f"{block} / {self.sharing.blocks}")
         batch = emit.split(emit.integer(f"{block} / {self.tiles}"), values.product.batches)
         emit.line(f"const int warp = threadIdx.x / {WARP}, slice = threadIdx.x % 4;")
         emit.line(f"const int group = threadIdx.x % {WARP} / 4, member = slice;")
@@ -147,11 +113,11 @@ class _Writer:
         values.begin(batch, top)
         count = f"[{values.columns.tiles}][1][{values.columns.tile // COLUMNS}][4]"
         emit.line(f"float own{count} = {{}};")
-        softmax = _softmax(self.form, self.region)
+        softmax = shared_softmax(self.form, self.region)
         if softmax:
             online = self._sum_at_once(softmax, held)
-            if self.sharing > 1:
-                meet(values, online, self.warps)
+            if not self.own_rows:
+                meet(values, online, self.sharing)
                 return
             self._divide(online)
         else:
@@ -163,7 +129,7 @@ class _Writer:
     def _tile(self, block: Expr) -> Expr:
         """Return the number of a warp's rows."""
         number = f"{block} % {self.tiles}"
-        return f"({number} * {WARPS} + warp)" if self.sharing == 1 else number
+        return f"({number} * {WARPS} + warp)" if self.own_rows else number
 
     def _query(self, top: Expr, number: int) -> Index:
         """Write which row a thread's row of this number is; return its place."""
@@ -254,8 +220,10 @@ class _Writer:
 
     def _chunks(self) -> AbstractContextManager[None]:
         """Write a loop over a warp's chunks of keys."""
-        first, count = "warp" if self.sharing > 1 else "0", -(-self.keys // CHUNK)
-        head = f"for (int chunk = {first}; chunk < {count}; chunk += {self.sharing})"
+        first, count = "0" if self.own_rows else "warp", -(-self.keys // CHUNK)
+        if self.sharing.blocks > 1:
+            first = f"rank * {self.warps} + warp"
+        head = f"for (int chunk = {first}; chunk < {count}; chunk += {self.sharing.all})"
         return self.emit.block(head)
 
     def _row(self, number: int) -> Place:

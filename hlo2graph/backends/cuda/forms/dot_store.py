@@ -23,6 +23,7 @@ class TileStore:
     """Writes a block's results: of the tile that begins at row `top` and column `left`.
 
     along_columns: whether threads side by side have columns, and rows of shared memory do.
+    terms: how many sums a result has, where that is not one of each warp that had chunks.
     """
 
     emit: ElementEmitter
@@ -37,6 +38,7 @@ class TileStore:
     top: Expr
     left: Expr
     thread: Expr = "threadIdx.x"  # its number among those of the tile
+    terms: int | None = None
 
     def write(self, mark: int) -> None:
         """Write the results; where each has a thread, what they read is read at line `mark`."""
@@ -103,7 +105,7 @@ class TileStore:
         emit, instr = self.emit, form.instr
         total = emit.variable(self.product.wide, "{}")
         emit.line("#pragma unroll")
-        head = f"for (int w = 0; w < {part.sharing(self.warps)}; ++w)"
+        head = f"for (int w = 0; w < {self.terms or part.sharing(self.warps)}; ++w)"
         emit.line(f"{head} {total} = hlo::add({total}, {part.sums}[w]{place});")
         value = narrowed(emit.operands_of(instr), total, self.product.wide, written(instr).dtype)
         emit.assume(instr.name, index, (value,))
