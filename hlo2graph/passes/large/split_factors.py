@@ -161,8 +161,8 @@ class _Factor:
     def _less(self, name: str, below: str, block: int) -> tuple[str, str, str]:
         """Return the parts of a matrix less what a panel makes of them.
 
-        Each has a product of its own. Where much is behind, the corner has, too: so that its
-        factor need not wait for what is below it.
+        The panel has a product of its own, and where much is behind, its corner has, too: so that
+        its factor need not wait for what is below it. What is needed first is written first.
         """
         to, last = self.to, self.to.shape(name).rank - 1
         whole = to.shape(name).dims[-1]
@@ -172,11 +172,12 @@ class _Factor:
             return less(to, name, near, near), "", ""
         corner, under, rest = self._parted(name, size)
         far = to.cut(below, last - 1, size, whole)
-        rest = less(to, rest, far, far)
         if whole > FEW_PANELS * block:
-            return less(to, corner, near, near), less(to, under, far, near), rest
-        panel = less(to, to.cut(name, last, 0, size), below, near)
-        return to.cut(panel, last - 1, 0, size), to.cut(panel, last - 1, size, whole), rest
+            corner, under = less(to, corner, near, near), less(to, under, far, near)
+        else:
+            panel = less(to, to.cut(name, last, 0, size), below, near)
+            corner, under = (to.cut(panel, last - 1, *p) for p in ((0, size), (size, whole)))
+        return corner, under, less(to, rest, far, far)
 
     def _parted(self, name: str, size: int) -> tuple[str, str, str]:
         """Return the corner of some rows, what is below it, and what is right of that."""
