@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from hlo2graph.hlo import DType, Instruction, Kind, Shape
@@ -224,10 +223,12 @@ def _by_reciprocal(draft: Draft, instr: Instruction, value: Array) -> Found:
     """Multiply instead of dividing by a power of two whose reciprocal is a normal number."""
     wide = np.asarray(widen(value))
     fraction, exponent = np.frexp(wide)
-    tiny = ml_dtypes.finfo(value.dtype).minexp  # type: ignore[no-untyped-call]
+    tiny = np.finfo(wide.dtype).minexp
     if abs(fraction) != 0.5 or not tiny < 2 - exponent < -tiny:
         return None
     reciprocal = np.asarray(1 / wide).astype(value.dtype)
+    if widen(reciprocal) * wide != 1:  # it is none of a narrow type's values
+        return None
     by = add_filled(draft, instr, draft.shape(instr.operands[1]), reciprocal)
     return made(instr, "multiply", (instr.operands[0], by))
 
