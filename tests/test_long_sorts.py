@@ -111,6 +111,8 @@ PROGRAMS |= (
         "joined-short": steps(3100, "s32", 1, 32, 1024, 4096, region=comparator("s32", "GT")),
         "windows": pairs("9,2048", 1, "f16", comparator("f16", "LT")),
         "counted": pairs("2,1,65,3", 2, "s8", comparator("s8", "LT")),
+        "short-rows": pairs("1100,13", 1, "f16", comparator("f16", "LT")),
+        "short-columns": pairs("2,40,301", 1, "s16", comparator("s16", "GT")),
         "falling": pairs("3,700", 1, "f16", comparator("f16", "GT", TOTAL)),
         "turned": pairs("1500,2", 0, "u8", comparator("u8", "LT").replace("(a, b)", "(b, a)")),
     }
@@ -267,7 +269,10 @@ JAX = """before {
   ROOT r = pred[] compare(ka, kb), direction=LT, type=TOTALORDER }"""
 
 
-@pytest.mark.parametrize(("dims", "how"), [("4095", "count_before"), ("9,2048", "sort_by_key")])
+@pytest.mark.parametrize(
+    ("dims", "how"),
+    [("4095", "count_before"), ("9,2048", "sort_by_key"), ("9000,32", "count_in_row")],
+)
 def test_where_pairs_are_few_elements_are_counted(dims, how):
     text = pairs(dims, dims.count(","), "f32", comparator("f32", "LT"))
     (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()

@@ -1,4 +1,4 @@
-"""The sort form: one block a row, where counting (counted.py) would be too much work.
+"""The sort form: one block a row, but where counting is best (counted.py, short_rows.py).
 
 Where the comparator compares one key of each element, words of a key and a place are sorted, by
 warps in registers, then by merging in shared memory; elements are fetched where the places say.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from hlo2graph.backends.cuda.forms.counted import counted_kernel
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.short_rows import short_rows_kernel, suits_short_rows
 from hlo2graph.backends.cuda.forms.sort_window import WARP, Window, key_of
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.expect import integers
@@ -33,6 +34,8 @@ def sort_kernel(form: Form) -> KernelSource:
     window, key = window_for(form.instr.shape, length), key_of(form)
     if key and rows and counts(rows, length):
         return counted_kernel(form, along, length, key)
+    if key and rows and suits_short_rows(form, along):
+        return short_rows_kernel(form, along, key)
     key = key if length <= window else None
     writer = Window(form, form.emitter(), along, window, threads_for(window, key))
     writer.find_row(writer.emit.integer(writer.emit.block_index))

@@ -226,6 +226,18 @@ __device__ inline void take_if_less(u32 x, u32 y, int& count) {
 #endif
 }
 
+// How many of a row's keys, `Stride` apart, go before that at `own`, equal ones as they stand.
+template <int Length, int Stride> __device__ inline int count_in_row(const u32* keys, int own) {
+  const u32 known = keys[own * Stride];
+  int before = 0;
+#pragma unroll 16
+  for (int k = 0; k < Length; ++k) {
+    const u32 other = keys[k * Stride];
+    before += (other < known) | ((other == known) & (k < own));
+  }
+  return before;
+}
+
 // How many of the keys of `count` slots, Slots at most, go before each of the 32 of a piece, equal ones
 // as they stand: all threads with a lane get that of its key, after the warps have looked at 32 keys
 // each in turn.
