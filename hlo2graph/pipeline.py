@@ -33,6 +33,7 @@ from hlo2graph.options import (
     check_choice,
     check_keywords,
 )
+from hlo2graph.passes.alone import ALONE
 from hlo2graph.passes.call_asyncs import call_asyncs
 from hlo2graph.passes.fusion.fuse import fuse, fusion_decisions
 from hlo2graph.passes.fusion.unfuse import unfuse
@@ -43,6 +44,7 @@ from hlo2graph.program.bind import make_plan
 from hlo2graph.program.buffers import BufferAssignment, assign_buffers
 from hlo2graph.program.buffers.sweep import sweep_buffers
 from hlo2graph.program.copies import place_copies
+from hlo2graph.program.device_figures import figures_for
 from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
 from hlo2graph.program.plan import Plan
@@ -311,6 +313,8 @@ def _rewrites(module: Module, chosen: Options) -> tuple[Pass, ...]:
     if module.is_scheduled and chosen.fusion != "none":
         asked = (call_asyncs, unfuse, *PASSES["default"])
         passes = PASSES["none"] if chosen.fuse is None else asked
+    if figures_for(chosen.machine).cluster == 1:
+        passes = tuple(ALONE.get(rewrite, rewrite) for rewrite in passes)
     return (*passes, skip_roundings) if chosen.machine == "host" else passes
 
 

@@ -36,13 +36,16 @@ LEAST_STEPS = 256
 WIDE = DTYPES["f32"]
 
 
-def split_convolutions(module: Module) -> Module:
-    """Return `module` with convolutions of few results and long sums taken apart."""
+def split_convolutions(module: Module, cluster: int = CLUSTER) -> Module:
+    """Return `module` with convolutions of few results and long sums taken apart.
+
+    cluster: blocks that may share a sum.
+    """
     regions = Regions(module)
 
     def rewrite(draft: Draft) -> Computation:
         for instr in [i for i in draft.instructions.values() if i.opcode == "convolution"]:
-            if draft.is_pure(instr) and (groups := _groups(draft, instr)) > 1:
+            if draft.is_pure(instr) and (groups := _groups(draft, instr, cluster)) > 1:
                 _Split(draft, instr, groups).write(regions)
         return draft.done()
 
@@ -55,7 +58,7 @@ def _labels(instr: Instruction) -> DimLabels:
     return held
 
 
-def _groups(draft: Draft, instr: Instruction) -> int:
+def _groups(draft: Draft, instr: Instruction, cluster: int) -> int:
     """Return into how many groups the input features are cut; 1 leaves them whole."""
     lhs, rhs = (draft.shape(name) for name in instr.operands)
     out, labels = instr.shape, _labels(instr)
@@ -81,7 +84,7 @@ def _groups(draft: Draft, instr: Instruction) -> int:
     small = int(SMALL * (lhs.size + rhs.size) / (out.elements * WIDE.size))
     most = min(MOST_BLOCKS // tiles, small)
     if most * tiles < BLOCKS:
-        most = BLOCKS // (CLUSTER * half)
+        most = BLOCKS // (cluster * half)
     most = min(most, steps // LEAST_STEPS, features)
     found = (n for n in range(2, most + 1) if features % n == 0)
     return min(found, key=lambda n: (_rounds(n * tiles) / n, n), default=1)

@@ -25,16 +25,21 @@ MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
 FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
 MOST_AHEAD = 64  # elements that a thread waits for at once
 BYTES_AHEAD = 64  # that a thread waits for at once
+FEWEST_STEPS = 128  # of a block that shares its results with others
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """`lanes` threads of `vector` results side by side, `slices` of them; `ahead` steps a round."""
+    """`lanes` threads of `vector` results side by side, `slices` of them; `ahead` steps a round.
+
+    The blocks of a `cluster` share out the steps of the same results.
+    """
 
     vector: int
     lanes: int
     slices: int
     ahead: int
+    cluster: int = 1
 
     @property
     def width(self) -> int:
@@ -64,14 +69,28 @@ def plan_columns(
     while lanes * vector * max(sizes) > least and region.results < few * lanes * vector:
         lanes //= 2
     blocks = -(-region.results // (lanes * vector))
+    cluster = _cluster(signature, region, blocks)
+    steps, blocks = region.steps // cluster, blocks * cluster
     threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
     ahead = max(1, min(ahead, MOST_LINES // (vector * lines_each(computation))))
-    slices = min(threads // lanes, power_below(max(1, region.steps // ahead)))
+    slices = min(threads // lanes, power_below(max(1, steps // ahead)))
     slices = max(slices, FEWEST_SLICES)
     while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:
         slices //= 2
-    return ColumnPlan(vector, lanes, slices, _evenly(region.steps, slices, ahead))
+    return ColumnPlan(vector, lanes, slices, _evenly(steps, slices, ahead), cluster)
+
+
+def _cluster(signature: Signature, region: Columns, blocks: int) -> int:
+    """Return how many blocks share results: more than one where most of a device has none."""
+    device, found = signature.device, 1
+    while (
+        2 * found <= device.cluster
+        and 2 * found * blocks <= device.multiprocessors
+        and 2 * found * FEWEST_STEPS <= region.steps
+    ):
+        found *= 2
+    return found
 
 
 def _evenly(steps: int, slices: int, most: int) -> int:

@@ -2,7 +2,8 @@
 
 A thread has `vector` neighbouring results, as many as one access of 16 bytes has. The threads of
 other slices fold other steps of the same results; shared memory brings their parts together, in a
-fixed order. One thread a result folds in the init value and does what waits for the reduces.
+fixed order. One thread a result folds in the init value and does what waits for the reduces. Where
+results are few, the blocks of a cluster share out the steps, and the first has the last fold.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from hlo2graph.backends.cuda.ctypes import compute_type
+from hlo2graph.backends.cuda.ctypes import compute_bytes, compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.column_plan import FEWEST_SLICES, ColumnPlan, plan_columns
 from hlo2graph.backends.cuda.forms.fold_places import Place, Run, stretch_of
 from hlo2graph.backends.cuda.forms.folding import FoldWriter, dtypes_of
-from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
-from hlo2graph.hlo import Computation, Instruction
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, KernelSource, Signature, blocks_for
+from hlo2graph.hlo import Computation, DType, Instruction
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Columns
 from hlo2graph.ops.region_spaces import Size
@@ -37,11 +38,14 @@ def columns_kernel(
     fold = FoldWriter(emitter, region, computation)
     types = [t for reduce in fold.reduces(region.reduces) for t in dtypes_of(reduce)]
     plan = plan_columns(region, signature, computation, types)
-    _Writer(fold, region, plan).write()
+    writer = _Writer(fold, region, plan)
+    writer.write()
     emitter.leave()
-    text = signature.declare(emitter.needed_lines(), plan.threads, wide=plan.vector > 1)
-    grid = blocks_for(region.results, plan.width)
-    return KernelSource(signature.name, text, grid, plan.threads)
+    body, is_wide = emitter.needed_lines(), plan.vector > 1
+    text = signature.declare(body, plan.threads, wide=is_wide, cluster=plan.cluster)
+    blocks, _, _ = blocks_for(region.results, plan.width)
+    grid = (blocks * plan.cluster, 1, 1)
+    return KernelSource(signature.name, text, grid, plan.threads, shared_bytes=writer.shared_bytes)
 
 
 class _Writer:
@@ -52,6 +56,7 @@ class _Writer:
         self.emit = fold.emit
         self.reduces = fold.reduces(region.reduces)
         fold.width = plan.vector
+        self.shared_bytes = 0  # that a launch asks for
 
     def write(self) -> None:
         """Write all lines."""
@@ -68,9 +73,14 @@ class _Writer:
     def _place_results(self) -> None:
         """Find this thread's results; what is past the last ones repeats them, never stored."""
         emit, plan, count = self.emit, self.plan, self.region.results
+        self.block, self.rank = emit.block_index, ""
+        if plan.cluster > 1:
+            emit.line("hlo::cluster_begins();")
+            self.rank = emit.integer(f"{emit.block_index} % {plan.cluster}")
+            self.block = emit.integer(f"{emit.block_index} / {plan.cluster}")
         emit.line(f"const int lane = threadIdx.x % {plan.lanes};")
         emit.line(f"const int slice = threadIdx.x / {plan.lanes};")
-        run = emit.integer(f"{emit.block_index} * {plan.lanes} + lane")
+        run = emit.integer(f"{self.block} * {plan.lanes} + lane")
         runs = count // plan.vector
         self.inside = f"{run} < {runs}" if runs % plan.lanes else None
         if self.inside:
@@ -96,17 +106,20 @@ class _Writer:
     def _round(self) -> Iterator[tuple[Sequence[Run], Expr]]:
         """Write what the context writes for the steps of a round; gives the test for the first."""
         emit, plan, steps = self.emit, self.plan, self.region.steps
-        at, stride = emit.fresh("n"), plan.slices * plan.ahead
-        head = f"for ({emit.index_type} {at} = slice; {at} < {steps}; {at} += {stride})"
+        at, stride = emit.fresh("n"), plan.slices * plan.ahead * plan.cluster
+        first, apart = "slice", plan.slices * plan.cluster
+        if self.rank:
+            first = emit.integer(f"{self.rank} * {plan.slices} + slice")
+        head = f"for ({emit.index_type} {at} = {first}; {at} < {steps}; {at} += {stride})"
         with emit.block(head):
             found = []
             for k in range(plan.ahead):
-                step = emit.integer(f"{at} + {k * plan.slices}") if k else at
+                step = emit.integer(f"{at} + {k * apart}") if k else at
                 inside = f"{step} < {steps}" if k and steps % stride else None
                 if inside:
                     step = emit.integer(f"{inside} ? {step} : {steps - 1}")
                 found.append(self._step(step, inside))
-            yield found, f"{at} == slice"
+            yield found, f"{at} == {first}"
 
     # ---- folding --------------------------------------------------------------------------
 
@@ -117,8 +130,7 @@ class _Writer:
         for reduce in self.reduces:
             shared[reduce.name] = [emit.fresh("s") for _ in dtypes_of(reduce)]
             for dtype, name in zip(dtypes_of(reduce), shared[reduce.name], strict=True):
-                size = plan.slices * plan.width
-                emit.line(f"__shared__ {compute_type(dtype)} {name}[{size}];")
+                self._hold(dtype, name, plan.slices * plan.width)
         emit.line(f"const int own = threadIdx.x * {plan.vector};")
         self._to_memory(shared)
         half = plan.slices // 2
@@ -131,6 +143,16 @@ class _Writer:
             half //= 2
         emit.line("__syncthreads();")
         return shared
+
+    def _hold(self, dtype: DType, name: str, size: int) -> None:
+        """Write an array of shared memory, where others find it if there are others."""
+        kind = compute_type(dtype)
+        if self.plan.cluster == 1:
+            self.emit.line(f"__shared__ {kind} {name}[{size}];")
+            return
+        place = f"hlo::dynamic_shared() + {self.shared_bytes}"
+        self.emit.line(f"{kind}* const {name} = ({kind}*)({place});")
+        self.shared_bytes += -(-size * compute_bytes([dtype]) // ACCESS_BYTES) * ACCESS_BYTES
 
     def _to_memory(self, shared: Mapping[str, Sequence[Expr]]) -> None:
         vector = self.plan.vector
@@ -153,8 +175,12 @@ class _Writer:
     def _finish(self, shared: Mapping[str, Sequence[Expr]]) -> None:
         """Fold what is left of the slices, a thread a result; write the row-size results."""
         emit, plan, region = self.emit, self.plan, self.region
-        result = emit.integer(f"{emit.block_index} * {plan.width} + threadIdx.x")
+        left = min(plan.slices, FEWEST_SLICES)
+        if self.rank:
+            shared, left = self._met(shared, left), plan.cluster
+        result = emit.integer(f"{self.block} * {plan.width} + threadIdx.x")
         tests = [f"threadIdx.x < {plan.width}"]
+        tests += [f"{self.rank} == 0"] if self.rank else []
         tests += [f"{result} < {region.results}"] if self.inside else []
         with emit.block(f"if ({' && '.join(tests)})"):
             (kept,) = stretch_of(emit, region, region.space.kept, result, 1).indices
@@ -163,7 +189,7 @@ class _Writer:
             number = result if region.space.shape.is_row_major else None
             row = Place(emit, region.space, live, number)
             for reduce in self.reduces:
-                total = self._total(reduce, shared[reduce.name])
+                total = self._total(reduce, shared[reduce.name], left)
                 self.fold.settle(reduce, total, row)
             self.fold.bridge(Size.ROW, row)
             leaves = self.fold.results(Size.ROW)
@@ -171,14 +197,31 @@ class _Writer:
             for k, value in found:
                 self.fold.store(k, [row], [value])
 
-    def _total(self, reduce: Instruction, arrays: Sequence[Expr]) -> list[Expr]:
+    def _met(self, shared: Mapping[str, Sequence[Expr]], left: int) -> dict[str, list[Expr]]:
+        """Bring the blocks' parts to the shared memory of the first."""
+        emit, plan = self.emit, self.plan
+        met: dict[str, list[Expr]] = {}
+        for reduce in self.reduces:
+            met[reduce.name] = [emit.fresh("s") for _ in dtypes_of(reduce)]
+            for dtype, name in zip(dtypes_of(reduce), met[reduce.name], strict=True):
+                self._hold(dtype, name, plan.cluster * plan.width)
+        emit.line("hlo::cluster_waits();")
+        with emit.block(f"if (threadIdx.x < {plan.width})"):
+            for reduce in self.reduces:
+                total = self._total(reduce, shared[reduce.name], left)
+                for name, value in zip(met[reduce.name], total, strict=True):
+                    place = f"{name} + {self.rank} * {plan.width} + threadIdx.x"
+                    emit.line(f"*hlo::of_block({place}, 0) = {value};")
+        emit.line("hlo::cluster_meets();")
+        return met
+
+    def _total(self, reduce: Instruction, arrays: Sequence[Expr], left: int) -> list[Expr]:
         emit, plan = self.emit, self.plan
         types = dtypes_of(reduce)
         total = [
             emit.variable(dtype, f"{array}[threadIdx.x]")
             for dtype, array in zip(types, arrays, strict=True)
         ]
-        left = min(plan.slices, FEWEST_SLICES)
         for k in range(1, left):
             values = [
                 emit.bind(dtype, f"{array}[threadIdx.x + {k * plan.width}]")
