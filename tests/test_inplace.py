@@ -121,6 +121,17 @@ def test_elementwise(body, expected):
             UPDATE + "d = f32[4,4]{1,0} dynamic-update-slice(p, u, i, i)\n"
             "t = f32[4,4]{1,0} transpose(d), dimensions={1,0}\n"
             "ROOT r = (f32[4,4]{1,0}, f32[4,4]{1,0}) tuple(d, t)",
+            ((0, 0),),  # a thread computes what it reads of the update, or reads what stays
+        ),
+        (
+            UPDATE + "d = f32[4,4]{1,0} dynamic-update-slice(p, u, i, i)\n"
+            "ROOT r = (f32[4,4]{1,0}, f32[4,4]{1,0}) tuple(d, d)",
+            (),
+        ),
+        (
+            UPDATE + "d = f32[4,4]{1,0} dynamic-update-slice(p, u, i, i)\n"
+            "s = f32[4,4]{1,0} dot(d, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+            "ROOT r = (f32[4,4]{1,0}, f32[4,4]{1,0}) tuple(d, s)",
             (),
         ),
         (

@@ -134,7 +134,7 @@ def _updated_parameters(
     spec = OPS.get(update.opcode)
     if spec is None or spec.elementwise or not isinstance(update.shape, Shape):
         return
-    if any(len(users[name]) > 1 for name in chain):
+    if not all(_is_one_result(body, users[name], update, chain) for name in chain):
         return
     for index in spec.inplace:
         operand = body[update.operands[index]]
@@ -142,6 +142,19 @@ def _updated_parameters(
         read_once = all(len(users[name]) == 1 for name in path)
         if source.opcode == "parameter" and read_once and _same_bytes(operand, update):
             yield _number(source)
+
+
+def _is_one_result(
+    body: Computation, users: Sequence[Instruction], update: Instruction, chain: Sequence[str]
+) -> bool:
+    """Tell whether what is updated is one result, and whoever else looks at it may.
+
+    A thread of a loop that looks at an updated array computes what is updated, and reads of it
+    only what nobody writes.
+    """
+    inside = [u for u in users if u.name not in chain and u is not body.result]
+    is_loop = update.opcode == "dynamic-update-slice" and isinstance(region_of(body), Loop)
+    return len(users) - len(inside) <= 1 and (not inside or is_loop)
 
 
 def _behind_bitcasts(
