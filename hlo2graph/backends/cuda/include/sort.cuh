@@ -185,28 +185,35 @@ template <int Each> __device__ inline void merge_words(const u64* words, int wid
   }
 }
 
-// Order the first `count` slots of a window by a key, equals as they stand: `words` come to have the
-// slots in their lower halves. Each warp sorts its part, then runs are merged until one is left.
-template <int Window, int Threads, class Key>
-__device__ inline void sort_by_key(u64* words, int count, const Key& key) {
-  constexpr int each = Window > Threads ? Window / Threads : 1;
-  const int first = threadIdx.x * each;
-  u64 mine[each];
-#pragma unroll
-  for (int e = 0; e < each; ++e) {
-    const int slot = first + e;
-    mine[e] = (u64)(slot < count ? key(slot) : ~0u) << 32 | (u32)slot;
-  }
+// Sort a window of words, of which each thread has Each that follow each other: each warp sorts its
+// part, then runs are merged, until those of `count` words are one, in `words`.
+template <int Window, int Each>
+__device__ inline void sort_words(u64* words, int count, u64 (&mine)[Each]) {
+  const int first = threadIdx.x * Each;
   sort_warp(mine);
-  for (int width = 32 * each;; width *= 2) {
+  for (int width = 32 * Each;; width *= 2) {
 #pragma unroll
-    for (int e = 0; e < each; ++e)
+    for (int e = 0; e < Each; ++e)
       if (first + e < Window) words[first + e] = mine[e];
     __syncthreads();
     if (width >= Window || width >= count) return;
-    merge_words(words, width, mine);
+    if (first < Window) merge_words(words, width, mine);
     __syncthreads();
   }
+}
+
+// Order the first `count` slots of a window by a key, equals as they stand: `words` come to have the
+// slots in their lower halves.
+template <int Window, int Threads, class Key>
+__device__ inline void sort_by_key(u64* words, int count, const Key& key) {
+  constexpr int each = Window > Threads ? Window / Threads : 1;
+  u64 mine[each];
+#pragma unroll
+  for (int e = 0; e < each; ++e) {
+    const int slot = threadIdx.x * each + e;
+    mine[e] = (u64)(slot < count ? key(slot) : ~0u) << 32 | (u32)slot;
+  }
+  sort_words<Window>(words, count, mine);
 }
 
 // ---- sorting by counting ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 #include "cooperate.cuh"
 #include "elementwise.cuh"
+#include "sort.cuh"
 
 namespace hlo {
 
@@ -15,6 +16,9 @@ template <int Threads> __device__ inline int sum_of(int mine, int (*parts)[Threa
   __syncthreads();
   return __reduce_add_sync(0xffffffffu, lane < Threads / 32 ? parts[turn][lane] : 0);
 }
+
+// Elements that are wanted, from which on they are sorted, where each of fewer counts those before it.
+constexpr int MANY_TAKEN = 200;
 
 // Call put(rank, at) for each of the K elements of a row with the largest keys; of equals, the first
 // ones. key(at) gives the key of an element. A thread has Each elements in its registers, or, where
@@ -80,14 +84,28 @@ __device__ inline void take_bit_by_bit(Index length, const Key& key, const Put& 
     }
   });
   __syncthreads();
-  for (int slot = threadIdx.x; slot < K; slot += Threads) {
-    const Bits mine = largest[slot];
-    const Index at = places[slot];
-    int rank = 0;
+  if constexpr (sizeof(Bits) == 4 && sizeof(Index) == 4 && K >= MANY_TAKEN) {
+    constexpr int window = K > 512 ? 1024 : K > 256 ? 512 : 256;
+    constexpr int each = window > Threads ? window / Threads : 1;
+    __shared__ u64 words[window];
+    u64 mine[each];
+#pragma unroll
+    for (int e = 0; e < each; ++e) {
+      const int slot = threadIdx.x * each + e;
+      mine[e] = slot < K ? (u64)~largest[slot] << 32 | (u32)places[slot] : ~0ull;
+    }
+    sort_words<window>(words, K, mine);
+    for (int slot = threadIdx.x; slot < K; slot += Threads) put(slot, (Index)(u32)words[slot]);
+  } else {
+    for (int slot = threadIdx.x; slot < K; slot += Threads) {
+      const Bits mine = largest[slot];
+      const Index at = places[slot];
+      int rank = 0;
 #pragma unroll 8
-    for (int k = 0; k < K; ++k)
-      rank += (largest[k] > mine) | ((largest[k] == mine) & (places[k] < at));
-    put(rank, at);
+      for (int k = 0; k < K; ++k)
+        rank += (largest[k] > mine) | ((largest[k] == mine) & (places[k] < at));
+      put(rank, at);
+    }
   }
 }
 
