@@ -211,6 +211,19 @@ def test_the_best_of_a_long_row_are_found_by_one_block(monkeypatch):
     assert same_bits(EmulatedExecutable(plan)(array), want)
 
 
+@pytest.mark.slow
+@needs_gxx
+def test_the_best_of_very_many_are_found_in_several_steps(monkeypatch):
+    monkeypatch.setitem(split_tops.__globals__, "LONG", 500)
+    monkeypatch.setitem(split_tops.__globals__, "FEWEST", 128)
+    text = top("2,20001", "2,40", 40, "f32")
+    plan = hlo2graph.plan(text, target="sm_90")
+    (array,) = given_to(plan)
+    assert sum("topk" in k.name for k in kernels_of(plan).values()) == 4
+    want = HostExecutable(hlo2graph.plan(text, target="host"))(array)
+    assert same_bits(EmulatedExecutable(plan)(array), want)
+
+
 @pytest.mark.parametrize("name", SORTS)
 def test_sorts_become_steps(name):
     parsed = hlo2graph.parse(SORTS[name])

@@ -1,4 +1,4 @@
-"""Take top-k of long rows apart: the best of each part of a row, then the best of those.
+"""Take top-k of long rows apart: the best of each part of a row, then the best of those, and so on.
 
 In and out: a Module of the same meaning. Parts stand in their order, and each gives equal elements
 in theirs, so that equal elements keep their order. What fills no part is a candidate as it is.
@@ -58,11 +58,11 @@ def _split(draft: Draft, instr: Instruction, regions: _Regions) -> None:
     largest = instr.attrs.get("largest", True) is True
     if k > MOST_KEPT:
         parts = _by_sort(to, source, k, regions.named(source, largest=largest))
+    elif _parts_of(source, k) < 2:
+        return
     else:
-        count = min(PARTS // prod(source.dims[:-1]), length // max(FEWEST, GAIN * k))
-        if count < 2:
-            return
-        parts = _by_parts(to, source, k, count, largest=largest)
+        best, at = _by_parts(to, to.like.operands[0], k, largest=largest)
+        parts = _as_written(to, best, 0), _as_written(to, at, 1)
     attrs = {n: a for n, a in instr.attrs.items() if n in ("metadata", "control-predecessors")}
     draft.become(instr.name, replace(instr, opcode="tuple", operands=parts, attrs=attrs))
 
@@ -84,9 +84,19 @@ def _by_sort(to: Arrays, source: Shape, k: int, comparator: str) -> tuple[str, s
     return _as_written(to, values, 0), _as_written(to, places_, 1)
 
 
-def _by_parts(to: Arrays, source: Shape, k: int, count: int, *, largest: bool) -> tuple[str, str]:
+def _parts_of(source: Shape, k: int) -> int:
+    """Return how many parts of a row have blocks of their own."""
+    length = source.dims[-1]
+    most = PARTS // prod(source.dims[:-1]) if length > LONG else 1
+    return min(most, length // max(FEWEST, GAIN * k))
+
+
+def _by_parts(to: Arrays, name: str, k: int, *, largest: bool) -> tuple[str, str]:
     """Return the best of the best of each part, and where they stood."""
-    name, last = to.like.operands[0], source.rank - 1
+    source = to.shape(name)
+    count, last = _parts_of(source, k), source.rank - 1
+    if count < 2:
+        return _top(to, name, k, largest=largest)
     size = source.dims[-1] // count
     whole = to.parted(to.cut(name, last, 0, count * size), last, count)
     values, places = _top(to, whole, k, largest=largest)
@@ -99,8 +109,8 @@ def _by_parts(to: Arrays, source: Shape, k: int, count: int, *, largest: bool) -
         step = to.iota(replace(to.shape(left), dtype=S32), last)
         step = to.apply("add", step, to.like_filled(step, count * size))
         values, places = to.join((values, left), last), to.join((places, step), last)
-    best, at = _top(to, values, k, largest=largest)
-    return _as_written(to, best, 0), _as_written(to, _chosen(to, places, at), 1)
+    best, at = _by_parts(to, values, k, largest=largest)
+    return best, _chosen(to, places, at)
 
 
 def _top(to: Arrays, name: str, k: int, *, largest: bool) -> tuple[str, str]:
