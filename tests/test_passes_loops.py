@@ -504,7 +504,7 @@ def test_what_only_counts_goes_around_barriers(is_used):
     assert (counted in behind) == is_used
 
 
-def test_a_stencil_does_two_rounds_a_kernel_and_copies_nothing():
+def test_a_stencil_that_counts_does_two_rounds_a_kernel_and_copies_nothing():
     text = """HloModule m
     body {
       s = (s32[], f32[100]) parameter(0)
@@ -514,7 +514,10 @@ def test_a_stencil_does_two_rounds_a_kernel_and_copies_nothing():
       next = s32[] add(n, one)
       low = f32[99] slice(x), slice={[0:99]}
       high = f32[99] slice(x), slice={[1:100]}
-      sums = f32[99] add(low, high)
+      time = f32[] convert(n)
+      times = f32[99] broadcast(time), dimensions={}
+      both = f32[99] add(low, high)
+      sums = f32[99] add(both, times)
       last = f32[1] slice(x), slice={[99:100]}
       new = f32[100] concatenate(sums, last), dimensions={0}
       ROOT r = (s32[], f32[100]) tuple(next, new)

@@ -4,10 +4,11 @@ A block holds its part in shared memory, with as much around it as the rounds re
 rounds there; what lies in the margins, its neighbours compute too.
 
 The rule, all of it: of all parts whose sides are powers of two, or all of a dimension, and which
-have room, and of all numbers of rounds, those which take the least time in all.
-A kernel takes KERNEL_NS, and each of its rounds the longer of ROUND_NS and what the busiest
-multiprocessor has to do: each element of shared memory read or written takes it WORD_NS, each
-operation OPERATION_NS.
+have room, and of all numbers of rounds, those which take the least time in all. A kernel takes
+KERNEL_NS, each of its rounds ROUND_NS and what the busiest multiprocessor has to do: each element
+read or written takes it WORD_NS, each operation OPERATION_NS. They do it where that is less than
+ENOUGH of what kernels of two rounds take which compute each element's neighbours anew: PAIR_NS, and
+AGAIN_NS for each element that is read. The figures are an H200's.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from hlo2graph.ops.stencil import Stencil
 SHARED_BYTES = 48 * 1024
 BLOCKS = 132  # that a device runs at once, one a multiprocessor
 KERNEL_NS = 1500
-ROUND_NS = 80
+ROUND_NS = 100
 WORD_NS = 0.02
-OPERATION_NS = 0.008
-ALIGNED = 4  # elements that rows are held by, but whole ones
+OPERATION_NS = 0.013
+PAIR_NS = 900
+AGAIN_NS = 0.025
+ENOUGH = 0.9
 WIDTH = 32  # elements of a row that a part has at least
 MOST_SIDE = SHARED_BYTES // 2  # of one byte each
 ROWS = 4  # elements below each other that a thread computes together
@@ -110,10 +113,16 @@ def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
             held - (0 if part.is_whole(d) else done * stencil.reach[d])
             for d, held in enumerate(part.held)
         )
-        for done in range(part.rounds + 1)
+        for done in range(1, part.rounds + 1)
     )
     each = WORD_NS * (stencil.reads + states) + OPERATION_NS * stencil.work
-    return KERNEL_NS + sum(max(ROUND_NS, busiest * size * each) for size in sizes)
+    return KERNEL_NS + sum(ROUND_NS + busiest * size * each for size in sizes)
+
+
+def nanoseconds_of_two(stencil: Stencil) -> float:
+    """Return what a kernel of two rounds takes that holds nothing in shared memory."""
+    busiest = -(-prod(stencil.dims) // BLOCKS)
+    return PAIR_NS + AGAIN_NS * busiest * stencil.reads**2
 
 
 @cache
@@ -136,8 +145,7 @@ def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
         margins = (
             0 if side == n else rounds * r for side, n, r in zip(sides, dims, reach, strict=True)
         )
-        *outer, last = (side + margin for side, margin in zip(sides, margins, strict=True))
-        held = (*outer, last if last == dims[-1] else -(-last // ALIGNED) * ALIGNED)
+        held = tuple(side + margin for side, margin in zip(sides, margins, strict=True))
         if all(h <= n for h, n in zip(held, dims, strict=True)):
             yield Part(rounds, dims, sides, held)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Raw, Shape, TupleShape
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.stencil import Stencil, stencil_of
-from hlo2graph.ops.sweeps import nanoseconds, part_of
+from hlo2graph.ops.sweeps import ENOUGH, nanoseconds, nanoseconds_of_two, part_of
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.inline_calls import inline_calls
@@ -33,7 +33,6 @@ FEWEST_ROUNDS = 4
 MOST_STATES = 4
 MOST_INSTRUCTIONS = 256
 NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)  # of rounds a kernel
-FUSED = 2  # rounds that a kernel has anyway, see double_rounds
 
 
 def sweep_rounds(module: Module) -> Module:
@@ -118,7 +117,8 @@ def _rounds(loop: _Loop, total: int) -> int:
     times = {n: _time(loop, n) for n in NUMBERS if n <= total}
     taken = {n: -(-total // n) * time for n, time in times.items() if time is not None}
     found = min(taken, key=lambda n: taken[n], default=0)
-    return found if found > FUSED else 0
+    most = ENOUGH * total / 2 * nanoseconds_of_two(loop.stencil)
+    return found if found > 2 and taken[found] < most else 0
 
 
 def _time(loop: _Loop, rounds: int) -> float | None:

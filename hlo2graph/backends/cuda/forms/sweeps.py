@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import storage_type
@@ -24,9 +23,7 @@ from hlo2graph.ops.stencil import Stencil, stencil_of
 from hlo2graph.ops.sweeps import ROWS, Part, Sweeps, part_of, past_ends
 
 MOST_THREADS = 1024
-FEWEST = 192  # patches
 MOST_ROWS = 16
-COLUMNS = (4, 2)
 
 _MOVED = re.compile(r"(\w+) ([+-]) (\d+)")
 
@@ -40,52 +37,11 @@ def sweeps_kernel(
     part = part_of(stencil, signature.results, region.rounds) if stencil else None
     if stencil is None or part is None:
         return None
-    patch = patch_of(part)
-    emit = _Emitter(computations, signature.index_type, stencil, part, region.states, patch.columns)
-    writer = _Writer(emit, called, stencil, part, patch, signature)
+    emit = _Emitter(computations, signature.index_type, stencil, part, region.states)
+    writer = _Writer(emit, called, stencil, part, signature)
     writer.write()
     text = signature.declare(emit.needed_lines(), writer.threads)
     return KernelSource(signature.name, text, (prod(part.counts), 1, 1), writer.threads)
-
-
-@dataclass(frozen=True, slots=True)
-class _Patch:
-    """What a thread has of a part, by dimension: several rows below each other, and columns."""
-
-    steps: tuple[int, ...]
-    counts: tuple[int, ...]  # of patches
-
-    @property
-    def columns(self) -> int:
-        """How many elements side by side."""
-        return self.steps[-1]
-
-    @property
-    def count(self) -> int:
-        """How many patches there are."""
-        return prod(self.counts)
-
-
-def patch_of(part: Part) -> _Patch:
-    """Return the patches of a part: the more elements, the fewer reads for each.
-
-    There are no more of them than a block has threads, where that can be, nor far fewer.
-    """
-    sizes = [n for n in (*COLUMNS, 1) if part.held[-1] % n == 0]
-    wide = (n for n in sizes if _patch(part, n, ROWS).count >= FEWEST)
-    columns = next(wide, 1)
-    heights = range(ROWS, MOST_ROWS + 1) if len(part.held) > 1 else (1,)
-    patches = [_patch(part, columns, rows) for rows in heights]
-    return next((p for p in patches if p.count <= MOST_THREADS), patches[0])
-
-
-def _patch(part: Part, columns: int, rows: int) -> _Patch:
-    steps = [1] * len(part.held)
-    if len(steps) > 1:
-        steps[-2] = min(rows, part.held[-2])
-    steps[-1] = columns
-    counts = (-(-held // step) for held, step in zip(part.held, steps, strict=True))
-    return _Patch(tuple(steps), tuple(counts))
 
 
 class _Emitter(ElementEmitter):
@@ -102,14 +58,12 @@ class _Emitter(ElementEmitter):
         stencil: Stencil,
         part: Part,
         states: int,
-        columns: int,
     ) -> None:
         super().__init__(computations, index_type, {"concatenate": _concatenate, "pad": _pad})
-        self._stencil, self._part, self._states, self._columns = stencil, part, states, columns
+        self._stencil, self._part, self._states = stencil, part, states
         self._held = Shape(DTYPES["f32"], part.held)  # as elements lie there, of whatever type
         self._own: Index = ()
         self._off: dict[Expr, int] = {}  # how far off the element's index integers are
-        self._runs: dict[Expr, tuple[Expr, int]] = {}  # of columns: the run, and which of it
         self._places: dict[tuple[int, ...], Expr] = {}  # by how far off they are
         self._states_read: dict[str, Expr] = {}
 
@@ -142,30 +96,12 @@ class _Emitter(ElementEmitter):
             return super().place_of(number, shape, tuple(near))
         off = tuple(self._shorter(dim, self._off.get(at, 0)) for dim, at in enumerate(index))
         if off not in self._places:
-            *others, by = off
-            moved = [self._moved(dim, self._own[dim], by) for dim, by in enumerate(others)]
-            run, lane = self._runs[self._own[-1]]
-            shift, lane = divmod(lane + by, self._columns)
-            self._places[off] = self._place(moved, self._moved(len(others), run, shift), lane)
+            self._places[off] = self.place([self._moved(dim, by) for dim, by in enumerate(off)])
         return f"from{number}[{self._places[off]}]"
 
-    def column(self, run: Expr, lane: int) -> Expr:
-        """Return the number of a column in the part: number `lane` of a run of several."""
-        found = run if self._columns == 1 else self.integer(f"{run} * {self._columns} + {lane}")
-        self._runs[found] = run, lane
-        return found
-
     def place(self, own: Sequence[Expr]) -> Expr:
-        """Return where an element of the part lies.
-
-        The first columns of all runs lie side by side, then the second ones: so threads that have
-        a run each look at elements that do.
-        """
-        return self._place(own[:-1], *self._runs[own[-1]])
-
-    def _place(self, others: Sequence[Expr], run: Expr, lane: int) -> Expr:
-        first = lane * self._part.held[-1] // self._columns
-        return self.offset(self._held, (*others, f"{first} + {run}" if first else run))
+        """Return the number of an element of the part."""
+        return self.offset(self._held, tuple(own))
 
     def _shorter(self, dim: int, off: int) -> int:
         size = self._stencil.dims[dim]
@@ -173,13 +109,13 @@ class _Emitter(ElementEmitter):
             return off
         return off - size * ((off > size // 2) - (off < -(size // 2)))
 
-    def _moved(self, dim: int, own: Expr, by: int) -> Expr:
+    def _moved(self, dim: int, by: int) -> Expr:
         if not by:
-            return own
-        at = self.integer(f"{own} {'-' if by < 0 else '+'} {abs(by)}")
+            return self._own[dim]
+        at = self.integer(f"{self._own[dim]} {'-' if by < 0 else '+'} {abs(by)}")
         if not self._stencil.around[dim] or not self._part.is_whole(dim):
             return at
-        size = self._stencil.dims[dim] // (self._columns if dim + 1 == len(self._own) else 1)
+        size = self._stencil.dims[dim]
         return self.integer(f"{at} < 0 ? {at} + {size} : {at} >= {size} ? {at} - {size} : {at}")
 
 
@@ -219,13 +155,26 @@ class _Writer:
         called: Computation,
         stencil: Stencil,
         part: Part,
-        patch: _Patch,
         signature: Signature,
     ) -> None:
         self.emit, self.called, self.stencil, self.part = emit, called, stencil, part
-        self.patch, self.states = patch, signature.results
-        each = -(-patch.count // MOST_THREADS)
-        self.threads = -(-patch.count // (each * WARP)) * WARP
+        self.states = signature.results
+        self.down = max(0, len(part.dims) - 2)  # along which a thread has several elements
+        self.across = [held for dim, held in enumerate(part.held) if dim != self.down]
+        self.rows = self._rows()
+        self.groups = -(-part.held[self.down] // self.rows)
+        self.count = self.groups * prod(self.across)  # of what threads have one or several of
+        each = -(-self.count // MOST_THREADS)
+        self.threads = -(-self.count // (each * WARP)) * WARP
+
+    def _rows(self) -> int:
+        """Return how many elements below each other a thread has: so many that it has them once."""
+        if not self.across:
+            return 1
+        held = self.part.held[self.down]
+        fitting = range(ROWS, MOST_ROWS + 1)
+        found = (n for n in fitting if -(-held // n) * prod(self.across) <= MOST_THREADS)
+        return min(held, next(found, ROWS))
 
     def write(self) -> None:
         """Write all of them."""
@@ -262,15 +211,11 @@ class _Writer:
         emit.line("#pragma unroll")
         with emit.block(f"for (int n = 0; n < {each}; ++n)"):
             emit.line(f"const int at = threadIdx.x + n * {self.threads};")
-            own = emit.split("at", self.part.held)
-            index, columns = self._index(own), self.patch.columns
-            run, lane = emit.integer(f"{own[-1]} / {columns}"), f"{own[-1]} % {columns}"
-            column = emit.integer(f"{lane} * {self.part.held[-1] // columns} + {run}")
-            to = emit.offset(Shape(DTYPES["f32"], self.part.held), (*own[:-1], column))
+            index = self._index(emit.split("at", self.part.held))
             with emit.block(f"if (at < {size} && {self._exists(index)})"):
                 for number, shape in enumerate(self.states):
                     place = f"p{number}[{emit.offset(shape, index)}]"
-                    emit.line(f"held{number}[0][{to} + {margin}] = {place};")
+                    emit.line(f"held{number}[0][at + {margin}] = {place};")
         emit.line("__syncthreads();")
 
     def _index(self, own: Index) -> Index:
@@ -300,33 +245,24 @@ class _Writer:
 
         A thread has the same places in all rounds, so that where they are is found but once.
         """
-        emit, part, patch = self.emit, self.part, self.patch
-        down = max(0, len(part.dims) - 2)  # all of whose patches one warp hardly ever has
-        order = [down, *(d for d in range(len(part.dims)) if d != down)]
+        emit, part, down = self.emit, self.part, self.down
         emit.line("#pragma unroll")
-        with emit.block(f"for (int n = 0; n < {-(-patch.count // self.threads)}; ++n)"):
+        with emit.block(f"for (int n = 0; n < {-(-self.count // self.threads)}; ++n)"):
             emit.line(f"const int at = threadIdx.x + n * {self.threads};")
-            numbers = emit.split("at", [patch.counts[d] for d in order])
-            number = dict(zip(order, numbers, strict=True))
-            first = [self._first(dim, number[dim]) for dim in range(len(part.dims))]
-            tests = [f"at < {patch.count}"] if patch.count % self.threads else []
-            for dim, (at, step) in enumerate(zip(first, patch.steps, strict=True)):
-                if not part.is_whole(dim) and dim <= down:
+            group, *rest = emit.split("at", (self.groups, *self.across))
+            first = emit.integer(f"{group} * {self.rows}")
+            if part.held[down] % self.rows:
+                last = part.held[down] - self.rows
+                first = emit.integer(f"{first} < {last} ? {first} : {last}")
+            own = (*rest[:down], first, *rest[down:])
+            tests = [f"at < {self.count}"] if self.count % self.threads else []
+            for dim, at in enumerate(own[: down + 1]):
+                if not part.is_whole(dim):
                     low, high = self._ends(dim)
-                    more = f" - {step - 1}" if step > 1 else ""
+                    more = f" - {self.rows - 1}" if dim == down and self.rows > 1 else ""
                     tests.append(f"{at} >= {low}{more} && {at} < {high}")
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
-                self._elements(first, number[len(first) - 1])
-
-    def _first(self, dim: int, number: Expr) -> Expr:
-        """Return where a patch begins; the last of a dimension ends with it."""
-        held, step = self.part.held[dim], self.patch.steps[dim]
-        if step == 1:
-            return number
-        first = self.emit.integer(f"{number} * {step}")
-        if held % step == 0:
-            return first
-        return self.emit.integer(f"{first} < {held - step} ? {first} : {held - step}")
+                self._elements(own)
 
     def _ends(self, dim: int) -> tuple[Expr, Expr]:
         """Return between which places of the part a round's elements lie."""
@@ -336,22 +272,18 @@ class _Writer:
         low = self.emit.integer(f"done * {stencil.low[dim]}")
         return low, self.emit.integer(f"{held} - done * {stencil.high[dim]}")
 
-    def _elements(self, first: Sequence[Expr], run: Expr) -> None:
-        """Compute a patch, of which `first` is where the first element lies, and store it.
+    def _elements(self, own: Index) -> None:
+        """Compute a thread's elements, of which `own` is where the first lies, and store them.
 
         In the part, and behind the last round in the results.
         """
-        emit, made = self.emit, []
-        columns = [emit.column(run, lane) for lane in range(self.patch.columns)]
-        for row in range(self.patch.steps[-2] if len(first) > 1 else 1):
-            for column in columns:
-                here = (*first[:-1], column)
-                if row:
-                    below = emit.integer(f"{first[-2]} + {row}")
-                    here = (*first[:-2], below, column)
-                index = self._index(here)
-                emit.at(index, here)
-                made.append((index, here, self._values(index)))
+        emit, down, made = self.emit, self.down, []
+        for row in range(self.rows):
+            at = emit.integer(f"{own[down]} + {row}") if row else own[down]
+            here = (*own[:down], at, *own[down + 1 :])
+            index = self._index(here)
+            emit.at(index, here)
+            made.append((index, here, self._values(index)))
         with emit.block(f"if (done < {self.part.rounds})"):
             for _, here, values in made:
                 for number, value in enumerate(values):
