@@ -34,10 +34,10 @@ from hlo2graph.ops.region import (
     Own,
     Rows,
     SideBySide,
-    Sweeps,
     own_root,
     region_of,
 )
+from hlo2graph.ops.sweeps import Sweeps
 from hlo2graph.program.device_figures import DeviceFigures, figures_for
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Computing, Library, Slice
@@ -210,23 +210,25 @@ def _written(
     form = partial(Form, computation, computations, signature, inplace=inplace)
     if (own := own_root(computation)) is not None:
         return own_kernel(form(own))
+    found: KernelSource | None = None
     match region_of(computation):
         case Rows() as region:
-            return rows_kernel(region, computation, computations, signature)
+            found = rows_kernel(region, computation, computations, signature)
         case Columns() as region:
-            return columns_kernel(region, computation, computations, signature)
+            found = columns_kernel(region, computation, computations, signature)
         case Attention() as region:
-            return attention_kernel(form(computation[region.weighing.product]), region)
+            found = attention_kernel(form(computation[region.weighing.product]), region)
         case Sweeps() as region:
-            if (found := sweeps_kernel(region, computations, signature)) is not None:
-                return found
+            found = sweeps_kernel(region, computations, signature)
         case Own() as region:
             hero, *others = (computation[name] for name in (region.hero, *region.others))
             made = form(hero, others=tuple(others), updates=region.updates)
-            if (write := _shared_form(made)) is not None:
-                return write(made)
+            write = _shared_form(made)
+            found = write(made) if write is not None else None
         case _:
             pass
+    if found is not None:
+        return found
     source = loop_kernel(computation, computations, signature, inplace)
     return replace(source, is_light=is_light(computation, signature.device))
 

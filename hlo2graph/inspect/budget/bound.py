@@ -20,6 +20,7 @@ from hlo2graph.inspect.budget.chains import chain_seconds
 from hlo2graph.inspect.budget.cost import Costs, depth_of
 from hlo2graph.inspect.budget.traffic import traffic_of
 from hlo2graph.ops.region import Attention, Folding, Own, SideBySide, region_of
+from hlo2graph.ops.sweeps import Sweeps
 from hlo2graph.program.device_figures import Device, Measured
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import (
@@ -164,12 +165,19 @@ class _Bounds:
             case Folding():
                 return measured.fold
             case Own() | Attention() as region:
-                depth = depth_of(computation)
-                if depth:
-                    return measured.product + measured.step * min(depth, measured.deepest)
-                if self._flat or isinstance(region, Attention):
-                    return measured.fold
-                steps = chain_seconds(computation[region.hero], computation, measured)
-                return max(measured.fold, measured.elementwise + steps)
+                return self._heroic(computation, region)
+            case Sweeps(rounds=rounds):
+                exchanges = 0 if self._flat else rounds
+                return measured.elementwise + exchanges * measured.steps.barrier
             case _:
                 return measured.elementwise
+
+    def _heroic(self, computation: Computation, region: Own | Attention) -> float:
+        """Return what the smallest kernel takes that has a product, or what needs its own form."""
+        measured, depth = self._measured, depth_of(computation)
+        if depth:
+            return measured.product + measured.step * min(depth, measured.deepest)
+        if self._flat or isinstance(region, Attention):
+            return measured.fold
+        steps = chain_seconds(computation[region.hero], computation, measured)
+        return max(measured.fold, measured.elementwise + steps)
