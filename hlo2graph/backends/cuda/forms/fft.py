@@ -20,9 +20,9 @@ from hlo2graph.ops.expect import integers, written
 from hlo2graph.ops.fft_lines import fits_block, points, radices, turns_of
 
 THREADS = 128  # of a block, at least, where there are lines enough
-MOST_THREADS = 512
+MOST_THREADS = {8: 1024, 16: 512}  # by the bytes of a number: all have registers enough
 RUN_BYTES = 64  # of lines side by side, which a block reads or writes together
-MOST_BYTES = 72 << 10  # of shared memory, for more than one line
+MOST_BYTES = 150 << 10  # of shared memory, for more than one line
 _COMPLEX_OF = {"f32": DTYPES["c64"], "f64": DTYPES["c128"]}
 _FORWARDS = ("FFT", "RFFT")
 
@@ -102,10 +102,10 @@ class _Writer:
 
     def _lines(self) -> int:
         """Return how many lines a block takes: enough to keep it busy, or to fill a run."""
-        fewest = max(1, THREADS // self.lanes)
+        fewest, size = max(1, THREADS // self.lanes), self.dtype.size
         if self.across_in or self.across_out:
-            fewest = max(fewest, RUN_BYTES // self.dtype.size)
-        most = min(MOST_THREADS // self.lanes, MOST_BYTES // (self.pitch * self.dtype.size))
+            fewest = max(fewest, RUN_BYTES // size)
+        most = min(MOST_THREADS[size] // self.lanes, MOST_BYTES // (self.pitch * size))
         return max(1, min(fewest, most, self.count))
 
     # ---- places -----------------------------------------------------------------------------
