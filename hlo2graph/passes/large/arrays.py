@@ -130,6 +130,10 @@ class Arrays:
         minor = [order[d] for d in shape.minor_to_major]
         return self.add("transpose", laid_out(shape, dims, minor), (name,), dimensions=tuple(order))
 
+    def held(self, name: str) -> str:
+        """Return an array that is in memory: not made again by each that reads it."""
+        return self.add("opt-barrier", self.shape(name), (name,))
+
     def lying(self, name: str, wanted: Shape) -> str:
         """Return an array as it lies in memory in another shape, of the same dimensions."""
         same = self.shape(name).minor_to_major == wanted.minor_to_major

@@ -140,12 +140,12 @@ class _Lu:
         rest = to.apply(
             "subtract", rest, product(to, (below, above), (last, last - 1), to.shape(rest))
         )
-        low, others, moves = self.of(rest)
+        low, others, moves = self.of(to.held(rest))
         below = self._ordered(below, moves)
         found = to.join([to.join(x, last - 1) for x in ((corner, below), (above, low))], last)
         others = to.apply("add", others, to.like_filled(others, size))
         top, bottom = (to.cut(order, last - 1, *part) for part in ((0, size), (size, rows)))
-        order = to.join((top, self._ordered(bottom, moves)), last - 1)
+        order = to.held(to.join((top, self._ordered(bottom, moves)), last - 1))
         return found, to.join((pivots, others), last - 1), order
 
     def _leaf(self, name: str) -> tuple[str, str, str]:

@@ -88,7 +88,7 @@ def _factor(to: Arrays, name: str) -> tuple[str, str]:
     size = rows if columns > rows else -(-columns // (2 * most)) * most
     left, factors = _factor(to, to.cut(name, last, 0, size))
     step = _Reflections.of(to, left, factors)
-    right = step.applied(to.cut(name, last, size, columns))
+    right = to.held(step.applied(to.cut(name, last, size, columns)))
     if size == rows:
         return to.join((left, right), last), factors
     low, others = _factor(to, to.cut(right, last - 1, size, rows))
