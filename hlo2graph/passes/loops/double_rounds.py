@@ -8,8 +8,8 @@ folds nothing, such as a stencil, does two rounds in one kernel where fusion fin
 that four are needed. What only counts goes around the barriers, so that it counts them all at once.
 
 Loops of a known number of rounds, FEWEST_ROUNDS or more, whose body has at most MOST_INSTRUCTIONS
-and neither loops nor branches nor fusions, such as sweep_rounds makes; rounds that are over are done before. Runs once, behind
-simplify_loops, which writes the number of rounds down.
+and neither loops nor branches nor fusions, such as sweep_rounds makes; rounds that are over are
+done before. Runs once, behind simplify_loops, which writes the number of rounds down.
 """
 
 from __future__ import annotations
