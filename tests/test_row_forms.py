@@ -190,6 +190,14 @@ ENTRY e {{ x = {0}[24,64] parameter(0)
 SCALES = (1e-38, 1e-30, 1e-12, 1.0, 1e12, 1e20, 1e30, 3e38)
 
 
+@pytest.mark.parametrize(("dtype", "near"), [("f32", 0), ("bf16", 1), ("f16", 1), ("f64", 0)])
+def test_exponentials_of_narrow_types_are_those_of_fewer_instructions(dtype, near):
+    plan = hlo2graph.plan(fold_program("softmax", dtype, (24, 64), (1,)), target="sm_90")
+    (source,) = kernels_of(plan).values()
+    found = source.text.count("hlo::near_exponential("), source.text.count("hlo::exponential(")
+    assert (found[0] > 0, found[1] > 0) == (bool(near), not near)
+
+
 @needs_gxx
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_quotients_of_one_divisor_are_exact(dtype):

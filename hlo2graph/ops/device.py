@@ -126,12 +126,14 @@ _NEEDS_WIDTH = frozenset(
     {"count-leading-zeros", "mulhi", "popcnt", "shift-right-arithmetic", "shift-right-logical"}
 )
 _WORDS_OF_CPP = frozenset({"and", "or", "xor", "not"})
+_HAS_NEAR = frozenset({"exponential"})
 
 
 def function(opcode: str) -> DeviceRule:
     """Return the rule that applies `hlo::opcode` to the operands' elements at the same index.
 
     Integers below a byte are computed in a byte and wrapped to their width after each operation.
+    What is rounded to 16 bits or less may have a function of fewer instructions.
     """
     name = opcode.replace("-", "_") + ("_" if opcode in _WORDS_OF_CPP else "")
 
@@ -144,6 +146,8 @@ def function(opcode: str) -> DeviceRule:
         )
         assert isinstance(instr.shape, Shape)
         dtype = instr.shape.dtype
+        if opcode in _HAS_NEAR and dtype.is_float and dtype.bits <= 16:
+            return element.bind(dtype, f"hlo::near_{name}({arguments})")
         if not dtype.is_integer or dtype.bits >= 8:
             return element.bind(dtype, f"hlo::{name}({arguments})")
         width = f"_within<{dtype.bits}>" if opcode in _NEEDS_WIDTH else ""

@@ -32,10 +32,13 @@ HLO_FUNCTION(tan, tanf, tan)
 HLO_FUNCTION(tanh, tanhf, tanh)
 #undef HLO_FUNCTION
 
-// For what is rounded to 16 bits or less: within 2 + |x| units of a float's last bit.
+// For what is rounded to 16 bits or less: within 5 + |x| units of a float's last bit. The root that
+// it is made of is no denormal, so that three instructions do.
 __device__ inline f32 near_exponential(f32 x) {
 #ifdef __CUDA_ARCH__
-  return __expf(x);
+  f32 root;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(x * 0.72134752f));
+  return root * root;
 #else
   return ::expf(x);
 #endif
