@@ -14,6 +14,8 @@ from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops import sweeps
 from hlo2graph.ops.stencil import stencil_of
 from hlo2graph.ops.sweeps import part_of, sweeps_of
+from hlo2graph.passes.fusion.why import RESULT, ROUND, STENCIL
+from hlo2graph.pipeline import why
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.emulation.agreement import agree_with_the_host
 
@@ -215,3 +217,10 @@ def test_parts_hold_what_the_rounds_reach():
     for side, held in zip(part.sides, part.held, strict=True):
         assert held == (512 if side == 512 else side + 20)
     assert part_of(stencil, [Shape(DTYPES["f32"], (512, 512))], 200) is None
+
+
+def test_it_is_told_why():
+    made = why(PROGRAMS["padded"], target="sm_90").decisions
+    kernels = [k for decisions in made for k in decisions.together if k.form == STENCIL]
+    assert kernels
+    assert [m.why for m in kernels[0].members[-2:]] == [ROUND, RESULT]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.region import Attention, SideBySide, region_of
+from hlo2graph.ops.sweeps import Sweeps
 from hlo2graph.ops.views import same_places
 from hlo2graph.passes.fusion.body import TIED, VIEWS, Body
 from hlo2graph.passes.fusion.group import Group
@@ -25,6 +26,9 @@ ATTENDED = "attention takes in no work but that between its products"
 SCORES = "scores, which are folded where they are computed and never stored"
 WEIGHTS = "made of a block's scores, and never stored"
 MADE = "made, or read where it lies, for a block's queries and keys"
+STENCIL = "rounds of a stencil, on parts of the arrays in shared memory"
+ROUND = "a round, whose results the next one finds in shared memory"
+SWEPT = "as many rounds as gain by it are in one kernel already"
 
 ROUNDS = "a barrier between rounds of the loop: no round is computed again in a later one"
 UPDATES = "a barrier before the scatter, which updates in place what is made here"
@@ -93,12 +97,12 @@ def launches_of(module: Module) -> dict[tuple[str, str], str]:
 
 
 def attended(module: Module, computation: str) -> dict[str, Computation]:
-    """Return the fusions of a computation that are attention, with what they call."""
+    """Return the fusions that were made before, attention and rounds, with what they call."""
     found = {}
     for instr in module.computations[computation].instructions:
         if instr.opcode == "fusion":
             called = module.computations[next(instr.called())]
-            if isinstance(region_of(called), Attention):
+            if isinstance(region_of(called), Attention | Sweeps):
                 found[instr.name] = called
     return found
 
@@ -107,26 +111,38 @@ def decisions_of(
     computation: str,
     merging: Merging,
     named: Mapping[Group, str],
-    attention: Mapping[str, Computation],
+    made: Mapping[str, Computation],
 ) -> Decisions:
     """Return the decisions for a computation whose groups' kernels have these names.
 
-    attention: the fusions that were made before, with what they call.
+    made: the fusions that were made before, with what they call.
     """
     groups = [n for n in merging.in_order() if isinstance(n, Group)]
     copies = Counter(name for group in groups for name in group.members)
     together = tuple(
         Together(named[group], group.form, tuple(_members(merging, group, copies)))
         for group in groups
-    ) + tuple(Together(name, ATTENTION, _attending(c)) for name, c in attention.items())
+    ) + tuple(_made_before(name, called) for name, called in made.items())
     pairs: dict[tuple[str, str], str] = {}
     for reader in merging.in_order():
         if merging.is_kernel(reader) and not _is_barrier(merging, reader):
             for producer, why in _apart(merging, reader):
                 pair = _name(producer, named), _name(reader, named)
-                pairs.setdefault(pair, why if attention.keys().isdisjoint(pair) else ATTENDED)
+                known = next((made[name] for name in pair if name in made), None)
+                swept = known is not None and isinstance(region_of(known), Sweeps)
+                why = why if known is None else SWEPT if swept else ATTENDED
+                pairs.setdefault(pair, why)
     apart = tuple(Apart(*pair, why) for pair, why in pairs.items())
     return Decisions(computation, together, apart)
+
+
+def _made_before(name: str, called: Computation) -> Together:
+    """Return what a fusion is that this pass has not made."""
+    if not isinstance(region_of(called), Sweeps):
+        return Together(name, ATTENTION, _attending(called))
+    rounds = (i.name for i in called.instructions if i.opcode == "call")
+    members = (Member(r, RESULT if r == called.root else ROUND) for r in rounds)
+    return Together(name, STENCIL, tuple(members))
 
 
 def _attending(computation: Computation) -> tuple[Member, ...]:
