@@ -145,11 +145,9 @@ class Auto:
     def _go(
         self, way: Way, key: Placement, placement: Placement, stream: Stream, costs: Costs
     ) -> None:
-        graph = self._movers.get(way)
+        graph, start, nodes = self._movers.get(way), perf_counter(), 0
         if graph is not None:
-            start = perf_counter()
             nodes = graph.move(placement)
-            costs.learn_update(perf_counter() - start, nodes)
             self.tally.updates += nodes
         elif way is Way.BUILD:
             graph = self._settle(key, placement, costs)
@@ -162,6 +160,8 @@ class Auto:
         self._run(graph, stream)
         if graph is self._tabled:
             costs.learn_table(self._tabled.write_seconds)
+        else:
+            costs.learn_update(perf_counter() - start, nodes)
 
     def _prices(self, placement: Placement, costs: Costs) -> Prices:
         kernels, site, movers = self._site.table_kernels, self._site, self._movers

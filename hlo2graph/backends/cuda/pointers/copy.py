@@ -54,11 +54,8 @@ class Home:
         self._between: tuple[Crossing, Crossing] | None = None  # home and that one
         self.tally = tally or Tally()
 
-    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> tuple[float, int]:
-        """Enqueue the copies in, a run of `graph` at home and the copies out.
-
-        Return the host's seconds for the copies, and how many sets of them there were.
-        """
+    def run(self, graph: Launchable, placement: Placement, stream: Stream) -> Ran:
+        """Enqueue the copies in, a run of `graph` at home and the copies out."""
         start = perf_counter()
         graph.move(self._site.home)
         into, from_ = self._aimed(placement)
@@ -70,7 +67,7 @@ class Home:
         self.tally.copies += into.count + from_.count
         self.tally.copied += into.size + from_.size
         sets = bool(into.count) + bool(from_.count)
-        return perf_counter() - launched + copied - start, sets
+        return Ran(perf_counter() - launched + copied - start, sets, launched - copied)
 
     def sizes(self, placement: Placement) -> tuple[int, int]:
         """Return the bytes that a run copies in and out."""
@@ -104,6 +101,14 @@ class Home:
             for ks, inward in ((read, True), (written, False))
         )
         return _Crossings(read, written, into, from_)
+
+
+class Ran(NamedTuple):
+    """The host's seconds for so many sets of copies, and for the launch between them."""
+
+    copying: float
+    sets: int
+    launching: float
 
 
 class _Crossings(NamedTuple):

@@ -32,6 +32,7 @@ class Costs:
     table: float
     build: float
     update: float = FIRST_UPDATE
+    launch: float = 0.0  # of a graph that stays as it was
 
     def copying(self, size: int) -> float:
         """Return what a launch costs that copies so many bytes."""
@@ -45,18 +46,22 @@ class Costs:
         )
 
     def learn_update(self, seconds: float, nodes: int) -> None:
-        """Take a measured move of so many nodes into account."""
-        if nodes:
-            self.update = _learned(self.update, seconds / nodes)
+        """Take into account what a launch behind the updates of so many nodes took, these included.
+
+        The driver does part of an update when the graph is launched.
+        """
+        if nodes and self.launch:
+            self.update = _learned(self.update, max(0.0, seconds - self.launch) / nodes)
 
     def learn_table(self, seconds: float) -> None:
         """Take into account what writing a table took."""
         self.table = _learned(self.table, seconds)
 
-    def learn_copy(self, seconds: float, sets: int) -> None:
-        """Take into account what so many sets of copies took."""
+    def learn_copy(self, seconds: float, sets: int, launch: float) -> None:
+        """Take into account what so many sets of copies took, and the launch between them."""
         if sets:
             self.copy = _learned(self.copy, seconds / sets)
+        self.launch = _learned(self.launch, launch) if self.launch else launch
 
     def learn_build(self, seconds: float) -> None:
         """Take a measured instantiation into account."""
