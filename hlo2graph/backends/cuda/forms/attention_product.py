@@ -46,21 +46,6 @@ class RowsProduct(TensorWriter):
         with self.emit.block(""):
             self.multiply(part, self._steps_from(part, self._first_step(chunk)), held)
 
-    def read_ahead(self, left: Expr, chunk: Expr) -> tuple[str, list[str]]:
-        """Write how columns from `left` on are read, of a chunk of steps, that are not needed yet.
-
-        Return the array that they belong in, and the lines that put them there.
-        """
-        emit, [part], name = self.emit, self.parts, self.emit.fresh("ahead")
-        self.places[1] = self.places_of_side(self.columns, left, self.each[1])
-        steps = self._steps_from(part, self._first_step(chunk))
-        self.hold(part.columns, self.dtype, name)
-        mark = len(emit.lines)
-        self.fill(part, part.columns, name, steps)
-        puts = [line for line in emit.lines[mark:] if line.lstrip().startswith(f"{name}[")]
-        emit.lines[mark:] = [line for line in emit.lines[mark:] if line not in puts]
-        return name, puts
-
     def look_for_odd(self, left: Expr) -> None:
         """Write that `odd` tells of a chunk's columns from `left` on that are no finite numbers."""
         [part], name = self.parts, self.emit.fresh("looked")

@@ -48,7 +48,6 @@ from hlo2graph.ops.region_softmax import Softmax
 WARPS = 4  # of a block
 TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
 MOST_BYTES = 128  # of a value, that a warp reads at once
-MOST_AHEAD = 64  # registers for values that are read before their weights are made
 RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
 
 
@@ -245,8 +244,6 @@ class _Writer:
             self._pass_by(softmax, [most for most, _ in online.found])
             emit.line(f"hlo::u32 kept[{self.own}][{values.registers}];")
             emit.line(f"float scale[{self.own}];")
-            many = MOST_AHEAD // (values.each[1] * values.registers)
-            ahead = [values.read_ahead(left, "chunk") for left in self._lefts()[:many]]
             with emit.block(""):
                 found = self._score(held)
                 tests = [inside for _, inside in found]
@@ -255,7 +252,7 @@ class _Writer:
                     scale, grown = online.add(row, read, tests, TEAM)
                     emit.line(f"scale[{row}] = {scale};")
                     self._pack(row, grown)
-            self._add_values("scale", ahead)
+            self._add_values("scale")
         online.end(TEAM)
         return online
 
@@ -301,28 +298,16 @@ class _Writer:
                 self._keep(self._score(held))
             self._add_values()
 
-    def _lefts(self) -> list[Expr]:
-        """Return where tiles of the values begin."""
-        columns = self.values.columns
-        return [str(tile * columns.tile) for tile in range(columns.tiles)]
-
-    def _add_values(self, scale: str = "", ahead: Sequence[tuple[str, Sequence[str]]] = ()) -> None:
-        """Write how a chunk's weights and values are added to the sums, first multiplied.
-
-        `ahead` is what was read of tiles' values before.
-        """
+    def _add_values(self, scale: str = "") -> None:
+        """Write how a chunk's weights and values are added to the sums, first multiplied."""
         values = self.values
-        for tile, left in enumerate(self._lefts()):
+        for tile in range(values.columns.tiles):
             with self.emit.block(""):
                 self.emit.line(f"auto& total = own[{tile}];")
                 if scale:
                     values.scale(scale)
-                if tile < len(ahead):
-                    name, puts = ahead[tile]
-                    self.emit.lines += puts
-                    values.add_products("kept", name)
-                else:
-                    values.add(left, "chunk", Held(values.parts[0].rows, ("kept",)))
+                rows = Held(values.parts[0].rows, ("kept",))
+                values.add(str(tile * values.columns.tile), "chunk", rows)
 
     def _keep(self, found: Sequence[tuple[Sequence[Place], Expr | None]]) -> None:
         """Write the weights of a chunk; they are 0 where there is no key."""

@@ -167,10 +167,6 @@ class TensorWriter(TileWriter):
             held.names[0] if side == held.side else self._loaded(part, side, name, steps)
             for side, name in ((part.rows, "a"), (part.columns, "b"))
         )
-        self.add_products(a, b)
-
-    def add_products(self, a: str, b: str) -> None:
-        """Write the products of elements that are in registers as tensor cores take them."""
         counts = (
             ("s", self.registers // 2),
             ("i", self.rows.tile // ROWS),
