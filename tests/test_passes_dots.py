@@ -192,13 +192,13 @@ def test_products_of_images_are_summed_in_a_second_step(given, result, left):
             """p = f32[16,8192] parameter(0)
             q = f32[8192,24] parameter(1)
             r = f32[16,24] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}""",
-            "f32[32,16,24]",
+            "f32[64,16,24]",
         ),
         (
             """p = bf16[40,6000]{0,1} parameter(0)
             q = bf16[20,6000] parameter(1)
             r = f32[40,20] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={1}""",
-            "f32[20,40,20]",
+            "f32[40,40,20]",
         ),
         (
             """p = s8[16,64,300] parameter(0)

@@ -24,10 +24,10 @@ from hlo2graph.passes.rules.values import numbers
 from hlo2graph.passes.split_steps import Regions, become_sum, wide_type
 
 MOST_PARTS = 16  # what the products take is written once and read once
-LEAST_STEPS = 256  # of a part of a long sum
+LEAST_STEPS = 128  # of a part of a long sum
 TILE = 32  # rows and columns of a result that a block computes
-BLOCKS = 256  # that are enough for all multiprocessors
-MOST_LONG_FLOPS = 1 << 29  # of a long sum: of more, a library has blocks enough
+BLOCKS = 512  # that are enough for all multiprocessors
+MOST_LONG_FLOPS = 1 << 30  # of a long sum: of more, a library has blocks enough
 
 
 def split_dots(module: Module) -> Module:
