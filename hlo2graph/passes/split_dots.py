@@ -91,7 +91,7 @@ def _parts_of(draft: Draft, dot: Instruction) -> int:
     most = min(BLOCKS // tiles, steps // LEAST_STEPS)
     found = next((n for n in range(most, 1, -1) if sizes[0] % n == 0), 0)
     wide = found * out.elements * wide_type(out.dtype).size
-    is_worth_it = 2 * found > most and wide <= MOST_PARTS * (lhs.size + rhs.size)
+    is_worth_it = 4 * found > most and wide <= MOST_PARTS * (lhs.size + rhs.size)
     return found if is_worth_it else 0
 
 
