@@ -50,7 +50,7 @@ CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
     "panel-rows": (getrf("f64", 40, 9, layout=""), [matrix("f64", 2, 40, 9)]),
     "panel-wide": (lu("c64", 9, 30), [matrix("c64", 9, 30)]),
     "panel-one": (getrf("c128", 5, 5), [matrix("c128", 2, 5, 5)]),
-    "panel-tall": (lu("f32", 600, 5), [whole("f32", 600, 5)]),
+    "panel-tall": (lu("f32", 520, 5), [matrix("f32", 520, 5)]),
     "large": (getrf("f32", 100, 100), [matrix("f32", 2, 100, 100)]),
     "large-tall": (getrf("c64", 90, 70), [matrix("c64", 2, 90, 70)]),
     "large-wide": (lu("c128", 20, 50), [matrix("c128", 20, 50)]),
@@ -158,9 +158,8 @@ def test_what_the_order_of_rows_is_made_of_is_not_followed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("dtype", "rows"), [("f32", 512), ("f32", 1000), ("c128", 1024)])
-def test_panels_stay_out_of_local_memory(arch, dtype, rows):
+def test_panels_stay_out_of_local_memory(dtype, rows):
     columns = panel_columns(DTYPES[dtype], rows)
-    (source,) = kernels_of(hlo2graph.plan(lu(dtype, rows, columns), target=arch)).values()
-    assert spilt(source.text, arch) == 0
+    (source,) = kernels_of(hlo2graph.plan(lu(dtype, rows, columns), target="sm_90")).values()
+    assert spilt(source.text, "sm_90") == 0
