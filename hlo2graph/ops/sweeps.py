@@ -33,7 +33,9 @@ AGAIN_NS = 0.025
 ENOUGH = 0.9
 WIDTH = 32  # elements of a row that a part has at least
 MOST_SIDE = SHARED_BYTES // 2  # of one byte each
-ROWS = 4  # elements below each other that a thread computes together
+ROWS = 4  # elements below each other that a thread computes together, at least
+MOST_ROWS = 16
+MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,27 @@ class Part:
     def counts(self) -> tuple[int, ...]:
         """How many parts lie along each dimension."""
         return tuple(-(-n // side) for n, side in zip(self.dims, self.sides, strict=True))
+
+    @property
+    def down(self) -> int:
+        """The dimension along which a thread has several elements: that of rows."""
+        return max(0, len(self.dims) - 2)
+
+    @property
+    def rows(self) -> int:
+        """How many elements below each other a thread has: so many that each has them once."""
+        if len(self.dims) == 1:
+            return 1
+        held, across = self.held[self.down], prod(self.held) // self.held[self.down]
+        fitting = (n for n in range(ROWS, MOST_ROWS + 1) if -(-held // n) * across <= MOST_THREADS)
+        return min(held, next(fitting, ROWS))
+
+    @property
+    def room(self) -> tuple[int, ...]:
+        """What is held, with as many rows as its threads have."""
+        held, rows = list(self.held), self.rows
+        held[self.down] = -(-held[self.down] // rows) * rows
+        return tuple(held)
 
     def is_whole(self, dim: int) -> bool:
         """Tell whether all of a dimension is held."""
@@ -96,12 +119,12 @@ def part_of(stencil: Stencil, shapes: Sequence[Shape], rounds: int) -> Part | No
     return _best(stencil, bytes_each, len(shapes), rounds)
 
 
-def past_ends(stencil: Stencil, held: Sequence[int]) -> int:
+def past_ends(stencil: Stencil, part: Part) -> int:
     """Return how many elements past the ends of a part are read where nobody chooses them."""
     found, stride = 0, 1
-    for dim in reversed(range(len(held))):
+    for dim in reversed(range(len(part.dims))):
         found += max(stencil.low[dim], stencil.high[dim]) * stride
-        stride *= held[dim]
+        stride *= part.room[dim]
     return found
 
 
@@ -132,10 +155,9 @@ def _best(stencil: Stencil, bytes_each: int, states: int, rounds: int) -> Part |
 
 
 def _has_room(stencil: Stencil, part: Part, bytes_each: int) -> bool:
-    held = prod(part.held)
-    if held * bytes_each > SHARED_BYTES:
+    if prod(part.held) * bytes_each > SHARED_BYTES:
         return False
-    return (held + 2 * past_ends(stencil, part.held)) * bytes_each <= SHARED_BYTES
+    return (prod(part.room) + 2 * past_ends(stencil, part)) * bytes_each <= SHARED_BYTES
 
 
 def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:

@@ -20,10 +20,7 @@ from hlo2graph.ops.device import Element, Expr, Index
 from hlo2graph.ops.device_shaping import padded
 from hlo2graph.ops.expect import integers, written
 from hlo2graph.ops.stencil import Stencil, stencil_of
-from hlo2graph.ops.sweeps import ROWS, Part, Sweeps, part_of, past_ends
-
-MOST_THREADS = 1024
-MOST_ROWS = 16
+from hlo2graph.ops.sweeps import MOST_THREADS, Part, Sweeps, part_of, past_ends
 
 _MOVED = re.compile(r"(\w+) ([+-]) (\d+)")
 
@@ -61,7 +58,7 @@ class _Emitter(ElementEmitter):
     ) -> None:
         super().__init__(computations, index_type, {"concatenate": _concatenate, "pad": _pad})
         self._stencil, self._part, self._states = stencil, part, states
-        self._held = Shape(DTYPES["f32"], part.held)  # as elements lie there, of whatever type
+        self._held = Shape(DTYPES["f32"], part.room)  # as elements lie there, of whatever type
         self._own: Index = ()
         self._off: dict[Expr, int] = {}  # how far off the element's index integers are
         self._places: dict[tuple[int, ...], Expr] = {}  # by how far off they are
@@ -159,27 +156,16 @@ class _Writer:
     ) -> None:
         self.emit, self.called, self.stencil, self.part = emit, called, stencil, part
         self.states = signature.results
-        self.down = max(0, len(part.dims) - 2)  # along which a thread has several elements
-        self.across = [held for dim, held in enumerate(part.held) if dim != self.down]
-        self.rows = self._rows()
-        self.groups = -(-part.held[self.down] // self.rows)
+        self.across = [held for dim, held in enumerate(part.held) if dim != part.down]
+        self.groups = part.room[part.down] // part.rows
         self.count = self.groups * prod(self.across)  # of what threads have one or several of
         each = -(-self.count // MOST_THREADS)
         self.threads = -(-self.count // (each * WARP)) * WARP
 
-    def _rows(self) -> int:
-        """Return how many elements below each other a thread has: so many that it has them once."""
-        if not self.across:
-            return 1
-        held = self.part.held[self.down]
-        fitting = range(ROWS, MOST_ROWS + 1)
-        found = (n for n in fitting if -(-held // n) * prod(self.across) <= MOST_THREADS)
-        return min(held, next(found, ROWS))
-
     def write(self) -> None:
         """Write all of them."""
         emit, part = self.emit, self.part
-        size, margin = prod(part.held), past_ends(self.stencil, part.held)
+        size, margin = prod(part.room), past_ends(self.stencil, part)
         for number, shape in enumerate(self.states):
             kind = storage_type(shape.dtype)
             emit.line(f"__shared__ {kind} held{number}[2][{size + 2 * margin}];")
@@ -211,11 +197,12 @@ class _Writer:
         emit.line("#pragma unroll")
         with emit.block(f"for (int n = 0; n < {each}; ++n)"):
             emit.line(f"const int at = threadIdx.x + n * {self.threads};")
-            index = self._index(emit.split("at", self.part.held))
+            own = emit.split("at", self.part.held)
+            index, to = self._index(own), emit.place(own)
             with emit.block(f"if (at < {size} && {self._exists(index)})"):
                 for number, shape in enumerate(self.states):
                     place = f"p{number}[{emit.offset(shape, index)}]"
-                    emit.line(f"held{number}[0][at + {margin}] = {place};")
+                    emit.line(f"held{number}[0][{to} + {margin}] = {place};")
         emit.line("__syncthreads();")
 
     def _index(self, own: Index) -> Index:
@@ -245,21 +232,18 @@ class _Writer:
 
         A thread has the same places in all rounds, so that where they are is found but once.
         """
-        emit, part, down = self.emit, self.part, self.down
+        emit, part, down = self.emit, self.part, self.part.down
         emit.line("#pragma unroll")
         with emit.block(f"for (int n = 0; n < {-(-self.count // self.threads)}; ++n)"):
             emit.line(f"const int at = threadIdx.x + n * {self.threads};")
             group, *rest = emit.split("at", (self.groups, *self.across))
-            first = emit.integer(f"{group} * {self.rows}")
-            if part.held[down] % self.rows:
-                last = part.held[down] - self.rows
-                first = emit.integer(f"{first} < {last} ? {first} : {last}")
+            first = emit.integer(f"{group} * {part.rows}")
             own = (*rest[:down], first, *rest[down:])
             tests = [f"at < {self.count}"] if self.count % self.threads else []
             for dim, at in enumerate(own[: down + 1]):
                 if not part.is_whole(dim):
                     low, high = self._ends(dim)
-                    more = f" - {self.rows - 1}" if dim == down and self.rows > 1 else ""
+                    more = f" - {part.rows - 1}" if dim == down and part.rows > 1 else ""
                     tests.append(f"{at} >= {low}{more} && {at} < {high}")
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._elements(own)
@@ -277,8 +261,8 @@ class _Writer:
 
         In the part, and behind the last round in the results.
         """
-        emit, down, made = self.emit, self.down, []
-        for row in range(self.rows):
+        emit, down, made = self.emit, self.part.down, []
+        for row in range(self.part.rows):
             at = emit.integer(f"{own[down]} + {row}") if row else own[down]
             here = (*own[:down], at, *own[down + 1 :])
             index = self._index(here)
@@ -301,6 +285,10 @@ class _Writer:
             low = self.part.rounds * self.stencil.low[dim]
             if not self.part.is_whole(dim):
                 tests.append(f"{at} >= {low} && {at} < {low + side}")
+                if self.stencil.around[dim] and self.part.dims[dim] % side:  # else others' too
+                    tests.append(f"{self.begins[dim]} + {at} < {self.part.dims[dim]}")
+            elif side < self.part.room[dim]:
+                tests.append(f"{at} < {side}")
         return " && ".join(tests) or "true"
 
     def _values(self, index: Index) -> list[Expr]:
