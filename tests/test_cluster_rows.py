@@ -109,6 +109,11 @@ def test_many_narrow_rows_are_kept_in_shared_memory(form, dtype, columns):
     assert "dynamic_shared" in text
 
 
+@pytest.mark.parametrize(("rows", "cluster"), [(1, 8), (16, 8), (17, 1)])
+def test_few_rows_have_clusters_where_a_block_would_do(rows, cluster):
+    assert cluster_of(text_of("softmax", "f32", 30000, rows=rows)) == cluster
+
+
 @pytest.mark.parametrize(
     ("form", "dtype", "columns"),
     [

@@ -15,10 +15,13 @@ from hlo2graph.backends.cuda.forms.kept_row import Kept
 from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.backends.cuda.team import Team
 from hlo2graph.ops.region import Rows
+from hlo2graph.program.device_figures import DeviceFigures
 
 MOST_HELD = {256: 64, 512: 48, 1024: 32}  # 4-byte values a thread, by the threads of a block
 MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
 CLUSTERS = ((2, 256, 32), (4, 256, 32), (8, 256, 32), (8, 512, 48))  # blocks, threads, values
+LARGEST = 8  # blocks
+LONG = 1 << 14  # elements of a row that takes a block long
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +41,28 @@ class Holding:
         """Tell whether the threads of one block can."""
         return self._fits(threads, most_held(threads), most_lines)
 
-    def cluster(self, region: Rows, signature: Signature, kept: Kept | None) -> Team | None:
-        """Return the smallest cluster that can, if its rows are looked at more than once.
+    def cluster(
+        self, threads: int, region: Rows, signature: Signature, kept: Kept | None
+    ) -> Team | None:
+        """Return the cluster that is to, if any, where a block of so many threads is for all else.
 
-        What is read and kept in shared memory is as good, where such rows fill the device.
+        One is where a block cannot: the smallest that can. What is read and `kept` is as good,
+        where such rows fill the device. Where most multiprocessors would have no row, a large one
+        is for what a block could hold.
         """
-        device = signature.device
-        is_kept = kept and kept.is_read and region.results >= kept.blocks * device.multiprocessors
-        if is_kept or looks(region, signature) < 2:
+        device, rows = signature.device, region.results
+        if looks(region, signature) < 2:
             return None
+        if self.fits(threads):
+            is_few = region.steps >= LONG and LARGEST * rows <= device.multiprocessors
+            return self._smallest(device, LARGEST) if is_few else None
+        is_kept = kept and kept.is_read and rows >= kept.blocks * device.multiprocessors
+        return None if is_kept else self._smallest(device, 2)
+
+    def _smallest(self, device: DeviceFigures, least: int) -> Team | None:
         for blocks, threads, most in CLUSTERS:
-            if blocks <= device.cluster and self._fits(blocks * threads, most, MOST_LINES_HELD):
+            fits = self._fits(blocks * threads, most, MOST_LINES_HELD)
+            if least <= blocks <= device.cluster and fits:
                 return Team(1, blocks * threads, blocks)
         return None
 

@@ -86,7 +86,7 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         slices *= 2
     held = holding.fits(slices)
     kept = None if held or size > 1 else kept_of(region, computation, signature)
-    cluster = None if held else holding.cluster(region, signature, kept)
+    cluster = holding.cluster(slices, region, signature, kept)
     if cluster:
         held, kept, slices = True, None, cluster.slices
     if held:
@@ -132,7 +132,7 @@ def _shifted(
     holding = Holding(len(sizes), lines, lambda threads: vector * runs(threads) + 1)
     held = holding.fits(slices)
     kept = None if held else kept_of(region, computation, signature)
-    cluster = None if held else holding.cluster(region, signature, kept)
+    cluster = holding.cluster(slices, region, signature, kept)
     if cluster:
         held, kept, slices = True, None, cluster.slices
     chunks = runs(slices)
