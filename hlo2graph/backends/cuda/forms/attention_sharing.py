@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.forms.dot_parts import CHUNK, MOST_WARPS, ROWS
+from hlo2graph.backends.cuda.forms.dot_parts import CHUNK, MOST_WARPS, ROWS, WARP
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct
 from hlo2graph.hlo import DType
@@ -18,10 +18,13 @@ from hlo2graph.ops.region import Attention
 from hlo2graph.ops.region_attention import FEW_ROWS, MOST_KEYS, MOST_LONG_STEPS
 from hlo2graph.ops.region_softmax import Softmax, are_shares, softmax_of
 
-MANY = 8  # warps of a multiprocessor, from which on they need not share rows
+MANY = 16  # warps of a multiprocessor, from which on they need not share rows
 ENOUGH = 8  # warps of a multiprocessor, beyond which no more share rows
+LONG = 4  # chunks of keys of each warp, with which twice as many may
 FEWEST_CHUNKS = 2  # of each warp, where blocks share out the keys
-WIDE = 384  # bytes of a key and a value together, from which a thread needs many registers
+WIDE = 192  # elements of a key and a value together, from which a thread needs all registers
+THREADS = 512  # of a multiprocessor, where they are fewer
+F32_THREADS = 384  # the same of f32, which takes more of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,11 @@ def sharing_of(form: Form, region: Attention) -> Sharing | None:
         return Sharing() if not are_few and (are_many or keys > MOST_KEYS) else None
     if are_many and not are_few:
         return Sharing()
-    most = MOST_WARPS // (2 if is_wide(deep, values.extent, lhs.dtype) else 1)
-    wanted = -(-device.multiprocessors * ENOUGH // tiles)
+    if is_f32 and keys <= MOST_KEYS and tiles < device.multiprocessors:
+        return None  # scores in shared memory then take less time
+    most = min(MOST_WARPS, threads_of(deep + values.extent, lhs.dtype) // WARP)
+    wanted, more = (-(-device.multiprocessors * n // tiles) for n in (ENOUGH, 2 * ENOUGH))
+    wanted = max(wanted, min(more, chunks // LONG))
     warps = 1 << (min(most, keys // CHUNK, wanted).bit_length() - 1)
     blocks = 1
     while (
@@ -70,9 +76,11 @@ def sharing_of(form: Form, region: Attention) -> Sharing | None:
     return Sharing(warps, blocks)
 
 
-def is_wide(deep: int, values: int, dtype: DType) -> bool:
-    """Tell whether a thread needs more registers than most."""
-    return (deep + values) * dtype.size >= WIDE
+def threads_of(elements: int, dtype: DType) -> int:
+    """Return how many threads a multiprocessor has, given the elements of a key and a value."""
+    if elements >= WIDE:
+        return THREADS // 2
+    return F32_THREADS if dtype.name == "f32" else THREADS
 
 
 def shared_softmax(form: Form, region: Attention) -> Softmax | None:

@@ -19,7 +19,7 @@ from hlo2graph.backends.cuda.forms.attention_hidden import hidden_from, is_odd
 from hlo2graph.backends.cuda.forms.attention_meeting import meet, meeting_bytes
 from hlo2graph.backends.cuda.forms.attention_product import RowsProduct
 from hlo2graph.backends.cuda.forms.attention_shared import ScoreProduct, placed
-from hlo2graph.backends.cuda.forms.attention_sharing import Sharing, is_wide, shared_softmax
+from hlo2graph.backends.cuda.forms.attention_sharing import Sharing, shared_softmax, threads_of
 from hlo2graph.backends.cuda.forms.attention_store import Store, sum_of
 from hlo2graph.backends.cuda.forms.dot_parts import (
     CHUNK,
@@ -48,7 +48,6 @@ from hlo2graph.ops.region_softmax import Softmax
 WARPS = 4  # of a block
 TEAM = Team(WARPS * WARP // 4, 4)  # the threads that have keys of one row
 MOST_BYTES = 128  # of a value, that a warp reads at once
-RESIDENT = 512  # threads of a multiprocessor, half as many where keys and values are wide
 
 
 def warps_attention_kernel(form: Form, region: Attention, sharing: Sharing) -> KernelSource:
@@ -84,8 +83,8 @@ class _Writer:
         """Return the kernel."""
         self._write()
         threads, signature = self.warps * WARP, self.form.signature
-        wide = is_wide(self.scores.parts[0].steps, self.values.columns.extent, self.dtype)
-        resident = max(1, RESIDENT // threads // (2 if wide else 1))
+        elements = self.scores.parts[0].steps + self.values.columns.extent
+        resident = max(1, threads_of(elements, self.dtype) // threads)
         lines = self.emit.needed_lines()
         text = signature.declare(
             lines, threads, wide=True, resident=resident, cluster=self.sharing.blocks
