@@ -23,10 +23,13 @@ _SUM = re.compile(r"(\w+) \+ (\d+)")
 class Parts:
     """The parts that an emitter has met, of the arrays named in `aligned`.
 
+    anywhere: whether those count that begin elsewhere than at a dropped dimension. In products of
+    many parts, such as gates, their pointers take more registers than they save.
     heads: by the name of a part's pointer the line that declares it, before all others.
     """
 
     aligned: frozenset[str] = frozenset()
+    anywhere: bool = False
     heads: dict[str, str] = field(default_factory=dict)
     _sums: dict[Expr, tuple[Expr, int]] = field(default_factory=dict)
 
@@ -43,7 +46,7 @@ class Parts:
             return array, index
         sums = [self._sums.get(at, (at, 0)) for at in index]
         for k, (rest, constant) in enumerate(sums):
-            if rest != "0" and constant < NEIGHBOURS:
+            if rest != "0" and (constant < NEIGHBOURS or not self.anywhere):
                 sums[k] = index[k], 0
         found, stride = 0, 1
         for dim in shape.minor_to_major:

@@ -60,6 +60,7 @@ class _Writer:
         self.sharing, self.own_rows = sharing, sharing.warps == 1
         self.warps = WARPS if self.own_rows else sharing.warps
         self.form, self.region, self.emit = form, region, form.emitter()
+        self.emit.parts.anywhere = True
         weighing, computation = region.weighing, form.computation
         self.weights = computation[form.instr.operands[weighing.weights]]
         product = DotProduct(form)
