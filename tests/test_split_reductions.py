@@ -246,7 +246,12 @@ ENTRY e {{
   ROOT r = f32[2,{0}] divide(x, w)
 }}"""
     assert len(h2g.plan(text.format(60000), target="sm_90").body.thunks) == 1
+    assert len(h2g.plan(text.format(150000), target="sm_90").body.thunks) == 1
     assert len(h2g.plan(text.format(600000), target="sm_90").body.thunks) == 3
+    assert len(h2g.plan(text.format(150000), target="sm_80").body.thunks) == 3
+    of_two = text.format(150000).replace("divide(x, w)", "divide(y, w)")
+    of_two = of_two.replace("z = f32[]", "y = f32[2,150000] parameter(1)\n  z = f32[]", 1)
+    assert len(h2g.plan(of_two, target="sm_90").body.thunks) == 3
 
 
 STATISTICS = """HloModule m

@@ -35,6 +35,8 @@ from hlo2graph.ops.sweeps import Sweeps, sweeps_of
 
 FEWEST = 32  # steps of a fold below which one thread does it alone
 MOST_COLUMNS = 1 << 16  # of a row of which something full-size waits for a fold
+LONGEST_COLUMNS = 3 << 16  # the same of one array of HELD_BYTES an element at most
+HELD_BYTES = 4  # that the blocks of a cluster hold of each element
 
 _FOLDS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot", "fft"})
 _WINDOWS = frozenset({"reduce-window", "select-and-scatter"})
@@ -244,7 +246,15 @@ def _folding(computation: Computation, reduces: list[Instruction]) -> Rows | Col
     if minor not in space.reduced:
         return None if again else Columns(space, stages, tuple(waiting.bridges), waits)
     rows = Rows(space, stages, tuple(waiting.bridges), waits)
-    return None if again and rows.steps > MOST_COLUMNS else rows
+    return None if again and rows.steps > _most_columns(computation, space) else rows
+
+
+def _most_columns(computation: Computation, space: Space) -> int:
+    """Return how long rows may be that are looked at again."""
+    shapes = (p.shape for p in computation.parameters if isinstance(p.shape, Shape))
+    large = [shape for shape in shapes if 2 * shape.elements >= space.shape.elements]
+    is_held = len(large) == 1 and large[0].dtype.size <= HELD_BYTES
+    return LONGEST_COLUMNS if is_held else MOST_COLUMNS
 
 
 def _attention(

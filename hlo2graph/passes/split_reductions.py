@@ -29,7 +29,7 @@ from hlo2graph.hlo import Instruction, Module, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.folding import UFUNCS
-from hlo2graph.ops.region import MOST_COLUMNS
+from hlo2graph.ops.region import HELD_BYTES, LONGEST_COLUMNS, MOST_COLUMNS
 from hlo2graph.ops.scalar_region import binary_reducer
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.figures import BYTES_EACH_NS, LAUNCH_NS
@@ -86,7 +86,7 @@ def _split(draft: Draft, instr: Instruction, regions: Regions, cluster: int) -> 
     blocks = _blocks(source, numbers(instr))
     beside = _beside(draft, instr, source)
     sharing = blocks if beside > 1 else _sharing(source, numbers(instr), blocks, cluster)
-    if not _pays(source, sharing, beside) or _normalises(draft, instr, source):
+    if not _pays(source, sharing, beside) or _normalises(draft, instr, source, cluster):
         return
     name, shape, reduced = _merged(draft, instr, source)
     blocks *= beside
@@ -161,23 +161,45 @@ def _pays(shape: Shape, blocks: int, beside: int) -> bool:
     return now - shape.size // BYTES_EACH_NS >= GAIN_NS
 
 
-def _normalises(draft: Draft, instr: Instruction, source: Shape) -> bool:
-    """Tell whether something of the input's size waits for the totals of its short rows."""
+def _normalises(draft: Draft, instr: Instruction, source: Shape, cluster: int) -> bool:
+    """Tell whether something of the input's size waits for the totals of its short rows.
+
+    Rows that are longer a cluster holds, if they are one array's.
+    """
     if not _is_rows(source, numbers(instr)):
         return False
-    if prod(source.dims[d] for d in numbers(instr)) > MOST_COLUMNS:
+    steps = prod(source.dims[d] for d in numbers(instr))
+    if steps > (MOST_COLUMNS if cluster == 1 else LONGEST_COLUMNS):
         return False
     waiting, seen = [instr], {instr.name}
     while waiting:
         for user in draft.users_of(waiting.pop().name):
             small = isinstance(user.shape, Shape) and user.shape.elements < source.elements
             if user.opcode == "broadcast" and not small:
-                return True
+                return steps <= MOST_COLUMNS or _is_one_array(draft, instr, user)
             moves = OPS[user.opcode].elementwise or user.opcode in ("broadcast", "reshape")
             if small and moves and user.name not in seen:
                 seen.add(user.name)
                 waiting.append(user)
     return False
+
+
+def _is_one_array(draft: Draft, instr: Instruction, spread: Instruction) -> bool:
+    """Tell whether one array is all that is folded, and that waits for the totals `spread` out."""
+    full = draft.shape(spread.name).elements
+    readers = (user.name for user in draft.users_of(spread.name) if OPS[user.opcode].elementwise)
+    waiting, seen, arrays = [instr.operands[0], *readers], {spread.name}, dict[str, Shape]()
+    while waiting:
+        made = draft[waiting.pop()]
+        shape = draft.shape(made.name)
+        if made.name in seen or shape.elements < full:
+            continue
+        seen.add(made.name)
+        if OPS[made.opcode].elementwise:
+            waiting += made.operands
+        elif made.opcode != "broadcast" or 2 * draft.shape(made.operands[0]).elements >= full:
+            arrays[made.name] = shape
+    return len(arrays) == 1 and all(s.dtype.size <= HELD_BYTES for s in arrays.values())
 
 
 def _merged(draft: Draft, instr: Instruction, shape: Shape) -> tuple[str, Shape, tuple[int, ...]]:
