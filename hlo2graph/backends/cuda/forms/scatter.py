@@ -111,7 +111,7 @@ class _Slabs:
     def _find_starts(self, updates: int) -> None:
         """Find the updates that meet the slab: how many, where they start, and their numbers."""
         emit, index = self.emit, self.emit.index_type
-        each = self.at_once
+        each, only = self.at_once, self._only_start()
         emit.line(f"{index} mine[{each}];")
         warp = f"threadIdx.x / 32 * {32 * each} + threadIdx.x % 32"
         emit.line(f"const {index} own = first + {warp};")
@@ -121,20 +121,50 @@ class _Slabs:
             # No branch is between one position and the next, so that all are read together.
             wanted = emit.integer("own + k * 32")
             number = emit.integer(f"{wanted} < {updates} ? {wanted} : {updates - 1}")
-            tests, start = self.of.place_of(list(emit.split(number, self.of.batch)))
-            extent = self.of.extent()
-            span = sum((extent[d] - 1) * self.of.strides[d] for d in extent)
-            emit.line(f"const bool is_inside = {' && '.join([*tests, f'{wanted} < {updates}'])};")
-            emit.line(f"mine[k] = is_inside ? {start} : 0;")
-            meets = f"is_inside && mine[k] < high && mine[k] + {span} >= low"
+            meets = "" if updates % (THREADS * each) == 0 else f" && {wanted} < {updates}"
+            batch = list(emit.split(number, self.of.batch))
+            if only is None:
+                tests, start = self.of.place_of(batch)
+                emit.line(f"const bool is_inside = {' && '.join(tests) or 'true'}{meets};")
+                emit.line(f"mine[k] = is_inside ? {start} : 0;")
+                meets = f"is_inside && mine[k] < high && mine[k] + {self._span()} >= low"
+            else:
+                start = self.of.starts(batch)[only]
+                emit.line(f"mine[k] = ({index}){start};")
+                wide = "hlo::u32" if self.of.start_type == index == "int" else "hlo::u64"
+                meets = f"({wide}){start} - ({wide})earliest < ({wide})near{meets}"
             emit.line(f"chosen |= ({meets} ? 1u : 0u) << k;")
         emit.line(f"int rank[{each}], count;")
         emit.line(f"hlo::rank_chosen<{THREADS}>(chosen, rank, count);")
         emit.line("#pragma unroll")
         with emit.block(f"for (int k = 0; k < {each}; ++k)"), emit.block("if (chosen >> k & 1)"):
-            emit.line("starts[rank[k]] = mine[k];")
+            stride = "" if only is None else f" * {self.of.strides[only]}"
+            emit.line(f"starts[rank[k]] = mine[k]{stride};")
             emit.line("numbers[rank[k]] = own + k * 32;")
         emit.line("__syncthreads();")
+
+    def _span(self) -> int:
+        """Return how far the last element of a window lies from its start."""
+        extent = self.of.extent()
+        return sum((extent[d] - 1) * self.of.strides[d] for d in extent)
+
+    def _only_start(self) -> int | None:
+        """Return the dimension along which windows start, if it is but one.
+
+        Then it is known beforehand which starts there are whose windows meet the slab: declare the
+        `earliest`, and how many are `near`.
+        """
+        of, index = self.of, self.emit.index_type
+        if len(of.mapped) != 1 or of.batching:
+            return None
+        (only,) = of.mapped
+        stride, span = of.strides[only], self._span()
+        last = of.operand.dims[only] - of.extent()[only]
+        first = f"low > {span} ? (low - {span + 1}) / {stride} + 1 : 0"
+        self.emit.line(f"const {index} earliest = {first}, latest = (high - 1) / {stride};")
+        behind = f"(latest < {last} ? latest : {last}) + 1"
+        self.emit.line(f"const {index} near = {behind} > earliest ? {behind} - earliest : 0;")
+        return only
 
     # ---- the slab in registers ------------------------------------------------------------------
 

@@ -7,9 +7,11 @@ from math import prod
 from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.hlo import Shape
+from hlo2graph.hlo import Kind, Shape
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import integer, integers
+
+INT_BITS = 32
 
 
 class Updates:
@@ -58,15 +60,21 @@ class Updates:
             source = self.form.computation[source.operands[0]]
         return source.opcode == "parameter" and (source.payload, number) in self.form.inplace
 
+    @property
+    def start_type(self) -> str:
+        """The type of start indices: one that has all numbers that these may be."""
+        bits = self.indices.dtype.bits + (self.indices.dtype.kind is not Kind.SIGNED)
+        return "int" if bits <= INT_BITS else "hlo::s64"
+
     def starts(self, batch: list[Expr]) -> dict[int, Expr]:
-        """Return the start index along each dimension that has one, as 64-bit integers."""
+        """Return the start index along each dimension that has one."""
         found: dict[int, Expr] = {}
         for k, dim in enumerate(self.mapped):
             at = [*batch[: self.vector], str(k), *batch[self.vector :]]
             place = tuple(at if self.vector < self.indices.rank else batch)
             value = self.emit.leaf(self.form.instr.operands[self.count], 0, place)
             name = self.emit.fresh("start")
-            self.emit.line(f"const hlo::s64 {name} = (hlo::s64){value};")
+            self.emit.line(f"const {self.start_type} {name} = ({self.start_type}){value};")
             found[dim] = name
         for dim, source in zip(self.batching, self.paired, strict=True):
             found[dim] = batch[source - (source > self.vector)]
