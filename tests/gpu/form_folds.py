@@ -46,14 +46,18 @@ def rows() -> Forms:
         for form in ("softmax", "log_softmax", "layer_norm", "rms_norm", "arg_max", "two_sums")
         for dtype in ("f32", "bf16")
     }
-    for columns in (60, 1501, 12000, 30000):
+    for columns in (60, 1501, 12000, 30000, 50257):
         found[f"softmax of {columns}"] = (_fused("softmax", "f32", (0, columns), (1,)), LOOP)
-    for columns in (197, 1501, 50257):
+    for columns in (197, 1501, 50257, 151936):
         found[f"softmax of {columns} bf16"] = (_fused("softmax", "bf16", (0, columns), (1,)), LOOP)
     found["layer norm of 1501 bf16"] = (_fused("layer_norm", "bf16", (0, 1501), (1,)), LOOP)
     found["rms norm of 4096 f16"] = (_fused("rms_norm", "f16", (0, 4096), (1,)), LOOP)
     found["arg max of 1501 bf16"] = (_fused("arg_max", "bf16", (0, 1501), (1,)), LOOP)
     found["softmax of heads"] = (_fused("softmax", "bf16", (0, 12, 200, 200), (3,)), LOOP)
+    for dtype in ("f32", "bf16"):
+        long = _fused("log_softmax", dtype, (0, 50257), (1,))
+        found[f"log softmax of 50257 {dtype}"] = (long, LOOP)
+    found["layer norm of 20001"] = (_fused("layer_norm", "f32", (0, 20001), (1,)), LOOP)
     found["layer norm of 12000"] = (_fused("layer_norm", "f32", (0, 12000), (1,)), LOOP)
     return found
 
