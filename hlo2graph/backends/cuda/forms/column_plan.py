@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda.forms.folding import (
 )
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, SHARED_BYTES, Signature
 from hlo2graph.hlo import Computation, DType
-from hlo2graph.ops.region import Columns
+from hlo2graph.ops.region import SHARED_STEPS, Columns
 
 LANES = 32  # threads side by side, where that leaves enough blocks
 LEAST_RUN = 128  # bytes side by side that a block reads of a step, of the widest, even so
@@ -25,7 +25,6 @@ MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
 FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
 MOST_AHEAD = 64  # elements that a thread waits for at once
 BYTES_AHEAD = 64  # that a thread waits for at once
-FEWEST_STEPS = 128  # of a block that shares its results with others
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def _cluster(signature: Signature, region: Columns, blocks: int) -> int:
     while (
         2 * found <= device.cluster
         and 2 * found * blocks <= device.multiprocessors
-        and 2 * found * FEWEST_STEPS <= region.steps
+        and 2 * found * SHARED_STEPS <= region.steps
     ):
         found *= 2
     return found

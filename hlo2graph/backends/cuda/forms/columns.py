@@ -57,16 +57,39 @@ class _Writer:
         self.reduces = fold.reduces(region.reduces)
         fold.width = plan.vector
         self.shared_bytes = 0  # that a launch asks for
+        self.have_begun = False  # the other blocks of a cluster
 
     def write(self) -> None:
         """Write all lines."""
         self._place_results()
-        self.fold.begin(self.reduces)
-        with self._round() as (steps, is_first):
-            self.fold.fold_round(self.reduces, steps, is_first)
-            self.fold.store_runs(steps, self.fold.results(Size.FULL), self.inside)
-        shared = self._share()
+        if self.region.again:
+            self._write_stages()
+            return
+        self._fold(self.reduces, self.fold.results(Size.FULL))
+        shared = self._share(self.reduces)
         self._finish(shared)
+
+    def _write_stages(self) -> None:
+        """Write folds whose totals all threads then know, and what waits for them."""
+        fold, full = self.fold, self.fold.results(Size.FULL)
+        late = [k for k in full if self.region.waits[k]]
+        early = [k for k in full if k not in late]
+        for stage in self.region.stages:
+            reduces = fold.reduces(stage)
+            self._fold(reduces, early)
+            self._know(reduces, self._share(reduces))
+            early = []
+        if late:
+            with self._round() as (steps, _):
+                fold.store_runs(steps, late, self.inside)
+        self._store_known()
+
+    def _fold(self, reduces: Sequence[Instruction], stored: Sequence[int]) -> None:
+        """Write a round over the steps that folds them, and stores what waits for no fold."""
+        self.fold.begin(reduces)
+        with self._round() as (steps, is_first):
+            self.fold.fold_round(reduces, steps, is_first)
+            self.fold.store_runs(steps, stored, self.inside)
 
     # ---- places ---------------------------------------------------------------------------
 
@@ -87,6 +110,14 @@ class _Writer:
             run = emit.integer(f"{self.inside} ? {run} : {runs - 1}")
         self.first = emit.integer(f"{run} * {plan.vector}") if plan.vector > 1 else run
         self.kept = stretch_of(emit, self.region, self.region.space.kept, run, plan.vector).indices
+        emit.line(f"const int own = threadIdx.x * {plan.vector};")
+
+    @property
+    def rows(self) -> list[Place]:
+        """The places of this thread's results."""
+        space = self.region.space
+        live = [d for d in space.kept if space.shape.dims[d] != 1]
+        return [Place(self.emit, space, [kept[d] for d in live], None) for kept in self.kept]
 
     def _step(self, at: Expr, inside: Expr | None) -> Run:
         emit, region = self.emit, self.region
@@ -123,21 +154,20 @@ class _Writer:
 
     # ---- folding --------------------------------------------------------------------------
 
-    def _share(self) -> dict[str, list[Expr]]:
+    def _share(self, reduces: Sequence[Instruction]) -> dict[str, list[Expr]]:
         """Bring the slices' parts to shared memory; fold them in pairs until few are left."""
         emit, plan = self.emit, self.plan
         shared: dict[str, list[Expr]] = {}
-        for reduce in self.reduces:
+        for reduce in reduces:
             shared[reduce.name] = [emit.fresh("s") for _ in dtypes_of(reduce)]
             for dtype, name in zip(dtypes_of(reduce), shared[reduce.name], strict=True):
                 self._hold(dtype, name, plan.slices * plan.width)
-        emit.line(f"const int own = threadIdx.x * {plan.vector};")
         self._to_memory(shared)
         half = plan.slices // 2
         while half >= FEWEST_SLICES:
             emit.line("__syncthreads();")
             with emit.block(f"if (slice < {half})"):
-                for reduce in self.reduces:
+                for reduce in reduces:
                     self._from_memory(reduce, shared[reduce.name], half)
                 self._to_memory(shared)
             half //= 2
@@ -177,7 +207,7 @@ class _Writer:
         emit, plan, region = self.emit, self.plan, self.region
         left = min(plan.slices, FEWEST_SLICES)
         if self.rank:
-            shared, left = self._met(shared, left), plan.cluster
+            shared, left = self._met(self.reduces, shared, left, "0"), plan.cluster
         result = emit.integer(f"{self.block} * {plan.width} + threadIdx.x")
         tests = [f"threadIdx.x < {plan.width}"]
         tests += [f"{self.rank} == 0"] if self.rank else []
@@ -197,34 +227,65 @@ class _Writer:
             for k, value in found:
                 self.fold.store(k, [row], [value])
 
-    def _met(self, shared: Mapping[str, Sequence[Expr]], left: int) -> dict[str, list[Expr]]:
-        """Bring the blocks' parts to the shared memory of the first."""
+    def _met(
+        self,
+        reduces: Sequence[Instruction],
+        shared: Mapping[str, Sequence[Expr]],
+        left: int,
+        to: str,
+    ) -> dict[str, list[Expr]]:
+        """Bring the blocks' parts to the shared memory of block `to` of the cluster, or all, r."""
         emit, plan = self.emit, self.plan
         met: dict[str, list[Expr]] = {}
-        for reduce in self.reduces:
+        for reduce in reduces:
             met[reduce.name] = [emit.fresh("s") for _ in dtypes_of(reduce)]
             for dtype, name in zip(dtypes_of(reduce), met[reduce.name], strict=True):
                 self._hold(dtype, name, plan.cluster * plan.width)
-        emit.line("hlo::cluster_waits();")
+        if not self.have_begun:
+            emit.line("hlo::cluster_waits();")
+            self.have_begun = True
+        each = f"for (int r = 0; r < {plan.cluster}; ++r) " if to == "r" else ""
         with emit.block(f"if (threadIdx.x < {plan.width})"):
-            for reduce in self.reduces:
+            for reduce in reduces:
                 total = self._total(reduce, shared[reduce.name], left)
                 for name, value in zip(met[reduce.name], total, strict=True):
                     place = f"{name} + {self.rank} * {plan.width} + threadIdx.x"
-                    emit.line(f"*hlo::of_block({place}, 0) = {value};")
+                    emit.line(f"{each}*hlo::of_block({place}, {to}) = {value};")
         emit.line("hlo::cluster_meets();")
         return met
 
-    def _total(self, reduce: Instruction, arrays: Sequence[Expr], left: int) -> list[Expr]:
+    def _know(self, reduces: Sequence[Instruction], shared: Mapping[str, Sequence[Expr]]) -> None:
+        """Let each thread know the totals of its results."""
+        emit, plan, left = self.emit, self.plan, min(self.plan.slices, FEWEST_SLICES)
+        if self.rank:
+            shared, left = self._met(reduces, shared, left, "r"), plan.cluster
+        for k, row in enumerate(self.rows):
+            at = emit.integer(f"lane * {plan.vector} + {k}")
+            for reduce in reduces:
+                self.fold.settle(reduce, self._total(reduce, shared[reduce.name], left, at), row)
+
+    def _store_known(self) -> None:
+        """Write the row-size results, by the threads of the first slice of the first block."""
+        tests = [self.inside] if self.inside else []
+        tests += [f"{self.rank} == 0"] if self.rank else []
+        leaves = self.fold.results(Size.ROW)
+        with self.emit.block(f"if ({' && '.join(['slice == 0', *tests])})"):
+            found = [(k, [self.fold.result(k, row) for row in self.rows]) for k in leaves]
+            for k, values in found:
+                self.fold.store(k, self.rows, values)
+
+    def _total(
+        self, reduce: Instruction, arrays: Sequence[Expr], left: int, at: Expr = "threadIdx.x"
+    ) -> list[Expr]:
         emit, plan = self.emit, self.plan
         types = dtypes_of(reduce)
         total = [
-            emit.variable(dtype, f"{array}[threadIdx.x]")
+            emit.variable(dtype, f"{array}[{at}]")
             for dtype, array in zip(types, arrays, strict=True)
         ]
         for k in range(1, left):
             values = [
-                emit.bind(dtype, f"{array}[threadIdx.x + {k * plan.width}]")
+                emit.bind(dtype, f"{array}[{at} + {k * plan.width}]")
                 for dtype, array in zip(types, arrays, strict=True)
             ]
             self.fold.fold(reduce, total, values)
