@@ -164,26 +164,30 @@ def drawn(rng, home, leaves, end):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_straight_routes_are_those_that_copy_nothing(turned):
-    ports = ports_of(PLAIN, StepSequence((), ()))
+@pytest.mark.parametrize("plan", [PLAIN, PLAN], ids=["plain", "in place"])
+def test_straight_routes_are_those_that_copy_nothing(plan, turned):
+    ports = ports_of(plan, StepSequence((), ()))
     ports, found = ports[::-1] if turned else ports, Counter()
-    sizes = [allocation.size for allocation in PLAIN.allocations]
-    for seed in range(1000):
+    for seed in range(2000):
         rng = Random(seed)
         begin = rng.choice((0, OUTSIDE))  # of the plan's memory
-        home = Addresses(tuple(begin + 256 * k for k in range(len(sizes))))
-        router, end = Router(PLAIN, ports, home), 256 * 8 * len(sizes)
-        inputs = drawn(rng, home, PLAIN.inputs, end)
-        results = drawn(rng, home, PLAIN.outputs, end) if rng.random() < 0.5 else None
-        straight = router.straight(inputs, results)
+        home = Addresses(tuple(begin + 256 * k for k in range(len(plan.allocations))))
+        router, end = Router(plan, ports, home), 256 * 8 * len(plan.allocations)
+        inputs = drawn(rng, home, plan.inputs, end)
+        results = drawn(rng, home, plan.outputs, end) if rng.random() < 0.5 else None
+        donated = tuple(k for k in plan.donated if rng.random() < 0.7)
+        if results is not None and plan.donated and rng.random() < 0.8:
+            results = (*inputs[:2], *results[2:])
+        straight = router.straight(inputs, results, donated)
         try:
-            whole = router.route(Brought(inputs, results or (None,) * 4))
+            whole = router.route(Brought(inputs, results or (None,) * 4, donated))
         except InputError:
             assert straight is None
             continue
         copies = whole.before or whole.after or whole.inputs != inputs
-        spans = [] if results is None else zip(results, PLAIN.outputs, strict=True)
-        near = any(abs(at - home.of(b.slice)) < b.slice.size for at, b in spans)
+        at_home = [*zip(results or (), plan.outputs, strict=False)]
+        at_home += [(inputs[k], plan.inputs[k]) for k in plan.donated]
+        near = any(abs(at - home.of(b.slice)) < b.slice.size for at, b in at_home)
         found[results is None, straight is not None] += 1
         assert straight == (None if copies or near else whole)
     assert len(found) == 4

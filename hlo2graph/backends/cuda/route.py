@@ -70,6 +70,12 @@ class Router:
                 zip(home.bases, plan.allocations, strict=True)
             )
         }
+        self._makes_all = len(self._outputs) == len(plan.outputs)  # each result is in a port
+        self._donors = {  # by result, the argument whose place it takes
+            k: donor
+            for k, port in self._outputs.items()
+            if (donor := ports[port].input) is not None
+        }
         self._straight = self._made_straight()
 
     def route(self, brought: Brought) -> Route:
@@ -96,28 +102,36 @@ class Router:
         if len(inputs) != len(brought.inputs):
             return None
         if brought.outputs == self._all_home:
-            return self.straight(inputs)
+            return self.straight(inputs, None, brought.donated)
         results = [wanted for wanted in brought.outputs if wanted is not None]
-        return self.straight(inputs, results) if len(results) == len(brought.outputs) else None
-
-    def straight(self, inputs: Sequence[int], results: Sequence[int] | None = None) -> Route | None:
-        """Return the same of arguments and results, all at addresses; None stands for home."""
-        if self._straight is None:
+        if len(results) != len(brought.outputs):
             return None
-        placement = self._straight.placement(inputs, results)
+        return self.straight(inputs, results, brought.donated)
+
+    def straight(
+        self,
+        inputs: Sequence[int],
+        results: Sequence[int] | None = None,
+        donated: Collection[int] = (),
+    ) -> Route | None:
+        """Return the same of arguments and results, all at addresses; None stands for home."""
+        if self._straight is None or (results is not None and not self._makes_all):
+            return None
+        placement = self._straight.placement(inputs, results, donated)
         if placement is None:
             return None
         made = self.home_results if results is None else tuple(results)
+        if results is None and self._donors:
+            made = tuple(
+                inputs[self._donors[k]] if k in self._donors else at for k, at in enumerate(made)
+            )
         return Route((), tuple(inputs), placement, (), made)
 
     def _made_straight(self) -> Straight | None:
-        """Return what finds such routes, unless an argument may have to be copied or written."""
-        inputs = [
-            port
-            for position in range(len(self._plan.inputs))
-            if (port := self._inputs.get(position)) is not None and not self._ports[port].is_written
-        ]
-        if len(inputs) != len(self._plan.inputs):
+        """Return what finds such routes, unless an argument has no port."""
+        found = [self._inputs.get(position) for position in range(len(self._plan.inputs))]
+        inputs = [port for port in found if port is not None]
+        if len(inputs) != len(found):
             return None
         written = self._written(
             self.home, range(len(self._ports)), Brought(self._home_in, self._all_home)

@@ -5,7 +5,7 @@ A call with new arrays waits for what is done here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from operator import add, mod
 from typing import NamedTuple, TypeAlias
@@ -22,9 +22,12 @@ class _Kinds(NamedTuple):
 
 
 class Straight:
-    """Finds where the ports of such calls lie, for a program that writes none of its arguments."""
+    """Finds where the ports of such calls lie."""
 
-    __slots__ = ("_all", "_home", "_inputs", "_order", "_positions", "_results", "_written")
+    __slots__ = (
+        *("_all", "_at_home", "_home", "_in_place", "_inputs", "_left", "_made", "_order"),
+        *("_over", "_read", "_read_at", "_results", "_written"),
+    )
 
     def __init__(
         self,
@@ -41,51 +44,78 @@ class Straight:
         written: what a call writes whose results stay at home.
         everything: all of the instance's own memory.
         """
-        results = [k for k in range(len(ports)) if k not in inputs]
-        self._inputs, self._results = (
-            _Kinds([ports[k].size for k in of], [ports[k].alignment for k in of])
-            for of in (inputs, results)
-        )
-        self._positions = [ports[k].output for k in results]
-        self._home = [home[k] for k in results]
-        places = {port: place for place, port in enumerate((*inputs, *results))}
+        made = [k for k in range(len(ports)) if k not in inputs]
+        read = [at for at, k in enumerate(inputs) if not ports[k].is_written]
+        over = [at for at, k in enumerate(inputs) if ports[k].is_written]
+        self._inputs, self._made = _kinds(ports, inputs), _kinds(ports, made)
+        self._read, self._over = (_kinds(ports, [inputs[at] for at in of]) for of in (read, over))
+        self._read_at = read if over else None
+        self._in_place = [(at, ports[inputs[at]].output) for at in over]  # and its result
+        taken = [inputs[at] for at in over]
+        self._left = [(home[k], home[k] + ports[k].size) for k in taken]  # strategies may write it
+        self._results = [ports[k].output for k in made]
+        self._home = [home[k] for k in made]
+        places = {port: place for place, port in enumerate((*inputs, *made))}
         order = [places[k] for k in range(len(ports))]
         self._order = None if order == sorted(order) else order
-        self._written, self._all = Spans(written), Spans(everything)
+        self._written, self._at_home, self._all = written, Spans(written), Spans(everything)
 
     def placement(
-        self, inputs: Sequence[int], results: Sequence[int] | None = None
+        self,
+        inputs: Sequence[int],
+        results: Sequence[int] | None = None,
+        donated: Collection[int] = (),
     ) -> Placement | None:
         """Return where the ports lie for arguments and results at these addresses, None for home.
 
-        None if one of them cannot be where it is given, or a result is in no port.
+        `donated` are the arguments that may be overwritten. None if one of all these cannot be
+        where it is given.
         """
         if any(map(mod, inputs, self._inputs.alignments)):
             return None
-        made, written = self._home, self._written
-        if results is not None:
-            found = self._elsewhere(results)
+        made, written = self._home, self._at_home
+        if results is not None or self._in_place:
+            found = self._elsewhere(inputs, results, donated)
             if found is None:
                 return None
             made, written = found
-        if not written.are_apart_from(inputs, self._inputs.sizes):
+        read = inputs if self._read_at is None else [inputs[k] for k in self._read_at]
+        if not written.are_apart_from(read, self._read.sizes):
             return None
-        if self._order is None:
-            return (*inputs, *made)
         every = (*inputs, *made)
-        return tuple([every[k] for k in self._order])
+        return every if self._order is None else tuple([every[k] for k in self._order])
 
-    def _elsewhere(self, results: Sequence[int]) -> tuple[list[int], Spans] | None:
-        """Return where results are made by port, and what is written then."""
-        if len(results) != len(self._positions):
+    def _elsewhere(
+        self, inputs: Sequence[int], results: Sequence[int] | None, donated: Collection[int]
+    ) -> tuple[list[int], Spans] | None:
+        """Return where results are that take no argument's place, and all that is written."""
+        over = []
+        for at, result in self._in_place:
+            wanted = None if results is None or result is None else results[result]
+            if wanted != inputs[at] and (wanted is not None or at not in donated):
+                return None
+            over.append(inputs[at])
+        if results is None:
+            spans = self._apart(over, self._over.sizes)
+            return (
+                None
+                if spans is None
+                else (self._home, Spans([*spans, *self._written, *self._left]))
+            )
+        made = [results[k] for k in self._results if k is not None]
+        if any(map(mod, made, self._made.alignments)):
             return None
-        made = [results[k] for k in self._positions if k is not None]
-        sizes = self._results.sizes
-        if any(map(mod, made, self._results.alignments)):
+        spans = self._apart([*over, *made], [*self._over.sizes, *self._made.sizes])
+        return None if spans is None else (made, Spans([*spans, *self._left]))
+
+    def _apart(self, addresses: Sequence[int], sizes: Sequence[int]) -> list[Span] | None:
+        """Return what these take, None if they meet each other or the instance's own memory."""
+        if not self._all.are_apart_from(addresses, sizes):
             return None
-        if not self._all.are_apart_from(made, sizes):
-            return None
-        spans = sorted(zip(made, map(add, made, sizes), strict=True))
-        if any(start < end for (_, end), (start, _) in pairwise(spans)):
-            return None
-        return made, Spans(spans)
+        spans = sorted(zip(addresses, map(add, addresses, sizes), strict=True))
+        meet = any(start < end for (_, end), (start, _) in pairwise(spans))
+        return None if meet else spans
+
+
+def _kinds(ports: Sequence[Port], which: Sequence[int]) -> _Kinds:
+    return _Kinds([ports[k].size for k in which], [ports[k].alignment for k in which])
