@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.hlo import Computation, Module
+from hlo2graph.ops.element_loop import ElementLoop
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.region import Attention, SideBySide, region_of
 from hlo2graph.ops.sweeps import Sweeps
@@ -28,6 +29,8 @@ WEIGHTS = "made of a block's scores, and never stored"
 MADE = "made, or read where it lies, for a block's queries and keys"
 STENCIL = "rounds of a stencil, on parts of the arrays in shared memory"
 ROUND = "a round, whose results the next one finds in shared memory"
+LOOPED = "a loop, of which a thread does all rounds for its elements"
+KEPT = "the loop, whose state is in registers"
 SWEPT = "as many rounds as gain by it are in one kernel already"
 
 ROUNDS = "a barrier between rounds of the loop: no round is computed again in a later one"
@@ -97,12 +100,12 @@ def launches_of(module: Module) -> dict[tuple[str, str], str]:
 
 
 def attended(module: Module, computation: str) -> dict[str, Computation]:
-    """Return the fusions that were made before, attention and rounds, with what they call."""
+    """Return the fusions that were made before, attention and loops, with what they call."""
     found = {}
     for instr in module.computations[computation].instructions:
         if instr.opcode == "fusion":
             called = module.computations[next(instr.called())]
-            if isinstance(region_of(called), Attention | Sweeps):
+            if isinstance(region_of(called), Attention | Sweeps | ElementLoop):
                 found[instr.name] = called
     return found
 
@@ -129,20 +132,25 @@ def decisions_of(
             for producer, why in _apart(merging, reader):
                 pair = _name(producer, named), _name(reader, named)
                 known = next((made[name] for name in pair if name in made), None)
-                swept = known is not None and isinstance(region_of(known), Sweeps)
-                why = why if known is None else SWEPT if swept else ATTENDED
-                pairs.setdefault(pair, why)
+                region = region_of(known) if known is not None else None
+                reasons = {Sweeps: SWEPT, Attention: ATTENDED}
+                pairs.setdefault(pair, reasons.get(type(region), why))
     apart = tuple(Apart(*pair, why) for pair, why in pairs.items())
     return Decisions(computation, together, apart)
 
 
 def _made_before(name: str, called: Computation) -> Together:
     """Return what a fusion is that this pass has not made."""
-    if not isinstance(region_of(called), Sweeps):
-        return Together(name, ATTENTION, _attending(called))
-    rounds = (i.name for i in called.instructions if i.opcode == "call")
-    members = (Member(r, RESULT if r == called.root else ROUND) for r in rounds)
-    return Together(name, STENCIL, tuple(members))
+    match region_of(called):
+        case Sweeps():
+            rounds = (i.name for i in called.instructions if i.opcode == "call")
+            members = (Member(r, RESULT if r == called.root else ROUND) for r in rounds)
+            return Together(name, STENCIL, tuple(members))
+        case ElementLoop(loop):
+            results = (Member(result, RESULT) for result in called.result.operands)
+            return Together(name, LOOPED, (Member(loop, KEPT), *results))
+        case _:
+            return Together(name, ATTENTION, _attending(called))
 
 
 def _attending(computation: Computation) -> tuple[Member, ...]:
