@@ -40,7 +40,6 @@ from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import Team
 from hlo2graph.hlo import Instruction
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.region import Attention
 from hlo2graph.ops.region_softmax import Softmax
@@ -161,7 +160,9 @@ class _Writer:
         emit, instr, weighing = self.emit, self.scores.form.instr, self.region.weighing
         index = self._index(self.queries[row], key)
         total = f"total{sum_of(row, number, self.scores.each[1])}"
-        value = narrowed(emit.operands_of(instr), total, self.scores.wide, written(instr).dtype)
+        value, dtype = total, written(instr).dtype
+        if dtype is not self.scores.wide:  # a NaN's bits never show
+            value = emit.bind(dtype, f"hlo::narrowed<hlo::{dtype}>({total})")
         emit.assume(instr.name, index, (value,))
         for view in weighing.views:
             shown = emit.leaf(view.source, 0, placed(view.shown, index))

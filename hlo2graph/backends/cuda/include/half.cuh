@@ -87,6 +87,23 @@ __device__ inline f32 widened(f16 x) {
 template <> struct Store<bf16> { __device__ static bf16 of(f32 x) { return bf16{encode_bf16(x)}; } };
 template <> struct Store<f16> { __device__ static f16 of(f32 x) { return f16{encode_f16(x)}; } };
 
+// A float as T has it, but for the sign and the payload of NaNs.
+template <class T> __device__ inline f32 narrowed(f32 x) { return load(Store<T>::of(x)); }
+#ifdef __CUDA_ARCH__
+template <> __device__ inline f32 narrowed<bf16>(f32 x) {
+  u32 bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x), "f"(0.0f));
+  return bits_as<f32>(bits);
+}
+template <> __device__ inline f32 narrowed<f16>(f32 x) {
+  u16 half;
+  f32 wide;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(half));
+  return wide;
+}
+#endif
+
 // ---- two by two -------------------------------------------------------------------------------
 
 // Two neighbouring elements as compute values, but for the sign and the payload of NaNs.
