@@ -12,7 +12,7 @@ from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.element_loop import ElementLoop, is_per_element
+from hlo2graph.ops.element_loop import ElementLoop, is_per_element, vote_of
 
 
 def element_loop_kernel(
@@ -47,8 +47,12 @@ def _write_rounds(
     emit: ElementEmitter, loop: Instruction, leaves: Sequence[Shape], state: Sequence[Expr]
 ) -> None:
     """Write all rounds: what one makes of the state is rounded as if it were stored."""
+    condition = emit.computations[str(loop.attrs["condition"])]
+    asked = vote_of(condition, emit.computations) or condition.root
     with emit.block("while (true)"):
-        (goes_on,) = emit.call(str(loop.attrs["condition"]), state)
+        emit.enter(condition, tuple(state))
+        goes_on = emit.leaf(asked, 0, ())
+        emit.leave()
         emit.line(f"if (!{goes_on}) break;")
         made = emit.call(str(loop.attrs["body"]), state)
         after = [emit.stored(leaf.dtype, v) for leaf, v in zip(leaves, made, strict=True)]
