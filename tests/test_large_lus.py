@@ -141,6 +141,13 @@ def test_steps_are_legal_and_small(name):
             assert shape.dims[-1] <= panel_columns(shape.dtype, shape.dims[-2])
 
 
+def test_of_too_many_rows_panels_are_wide():
+    made = split_lus(hlo2graph.parse(lu("f32", 6000, 130)))
+    calls = [i for i in made.entry.instructions if i.opcode == "custom-call"]
+    widths = [next(call.shape.leaves()).dims for call in calls]
+    assert widths == [(6000, 64), (5936, 64), (5872, 2)]
+
+
 def test_what_the_order_of_rows_is_made_of_is_not_followed():
     a, b = matrix("f32", 100, 100), matrix("f32", 100, 2)
     text = lowered(jnp.linalg.solve, (a, b), "cuda")

@@ -17,7 +17,8 @@ from hlo2graph.ops.widening import compute_dtype
 
 _WARP, _MOST_THREADS = 32, 512
 _WORDS = 64  # of a thread's registers, for a panel
-_FEWEST_COLUMNS = 4  # of one that is worth it
+_MOST_ROWS = 8  # of a thread
+_FEWEST_COLUMNS, _FAR_COLUMNS = 4, 64  # of a panel in registers, and of one in memory
 TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
 
@@ -33,9 +34,17 @@ def panel_threads(rows: int) -> int:
 
 def panel_columns(dtype: DType, rows: int) -> int:
     """Return the columns of the widest panel that a block keeps in registers, or 0."""
-    words = -(-rows // panel_threads(rows)) * dtype.bits // 32
-    columns = _WORDS // words if dtype.bits >= 32 else 0
+    each = -(-rows // panel_threads(rows))
+    columns = _WORDS // (each * dtype.bits // 32) if dtype.bits >= 32 and each <= _MOST_ROWS else 0
     return 1 << columns.bit_length() - 1 if columns >= _FEWEST_COLUMNS else 0
+
+
+def leaf_columns(dtype: DType, rows: int) -> int:
+    """Return the columns that are factored together where a matrix is taken apart.
+
+    Of too many rows for registers a block factors a panel where it lies.
+    """
+    return panel_columns(dtype, rows) or _FAR_COLUMNS
 
 
 def _check_square(instr: Instruction, shape: Shape) -> None:

@@ -15,7 +15,7 @@ from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape, Tu
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
 from hlo2graph.ops.custom_target import result_leaves, target_of
-from hlo2graph.ops.linalg import panel_columns
+from hlo2graph.ops.linalg import leaf_columns
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays, by_columns
 from hlo2graph.passes.large.triangles import product, solved
@@ -44,7 +44,7 @@ def split_lus(module: Module) -> Module:
                 continue
             shape = result_leaves(instr)[0]
             rows, columns = shape.dims[-2:]
-            if shape.elements and 0 < panel_columns(shape.dtype, rows) < columns:
+            if shape.elements and leaf_columns(shape.dtype, rows) < columns:
                 _write(Arrays(draft, instr), regions, name)
         return draft.done()
 
@@ -125,7 +125,7 @@ class _Lu:
         to = self.to
         shape = to.shape(name)
         (rows, columns), last = shape.dims[-2:], shape.rank - 1
-        most = panel_columns(shape.dtype, rows)
+        most = leaf_columns(shape.dtype, rows)
         if columns <= most:
             return self._leaf(name)
         size = rows if columns > rows else -(-columns // (2 * most)) * most

@@ -26,7 +26,7 @@ from hlo2graph.hlo import (
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
 from hlo2graph.ops.custom_target import result_leaves, target_of
-from hlo2graph.ops.linalg import largest_block, panel_columns
+from hlo2graph.ops.linalg import largest_block, leaf_columns
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays, by_columns, resized
 from hlo2graph.passes.large.triangles import conjugate, product, solved
@@ -57,7 +57,7 @@ def _split(draft: Draft) -> Computation:
 
 
 def _is_large(shape: Shape) -> bool:
-    return 0 < panel_columns(shape.dtype, shape.dims[-2]) < shape.dims[-1]
+    return leaf_columns(shape.dtype, shape.dims[-2]) < shape.dims[-1]
 
 
 def _is_worth_it(draft: Draft, instr: Instruction) -> bool:
@@ -82,7 +82,7 @@ def _factor(to: Arrays, name: str) -> tuple[str, str]:
     """Return R with the reflections' vectors below it, and their factors."""
     shape = to.shape(name)
     (rows, columns), last = shape.dims[-2:], shape.rank - 1
-    most = panel_columns(shape.dtype, rows)
+    most = leaf_columns(shape.dtype, rows)
     if columns <= most:
         return _panel(to, name)
     size = rows if columns > rows else -(-columns // (2 * most)) * most
