@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.ctypes import compute_bytes
 from hlo2graph.backends.cuda.forms.folding import (
@@ -23,6 +23,9 @@ CACHED = 4 << 20  # bytes of an array that is taken to lie there
 FEWEST_SLICES = 8
 MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
 FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
+THREADS = (512, 1024, 256)  # that hold what they fold: a kernel of few threads has a long text
+REGISTERS = 1 << 16  # of a multiprocessor
+AT_WORK = 32  # of a thread, beside those that hold something
 MOST_AHEAD = 64  # elements that a thread waits for at once
 BYTES_AHEAD = 64  # that a thread waits for at once
 
@@ -31,7 +34,8 @@ BYTES_AHEAD = 64  # that a thread waits for at once
 class ColumnPlan:
     """`lanes` threads of `vector` results side by side, `slices` of them; `ahead` steps a round.
 
-    The blocks of a `cluster` share out the steps of the same results.
+    The blocks of a `cluster` share out the steps of the same results. Where what they fold is
+    looked at again, one round may be `held` in registers till then.
     """
 
     vector: int
@@ -39,6 +43,7 @@ class ColumnPlan:
     slices: int
     ahead: int
     cluster: int = 1
+    held: bool = False
 
     @property
     def width(self) -> int:
@@ -77,7 +82,23 @@ def plan_columns(
     slices = max(slices, FEWEST_SLICES)
     while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:
         slices //= 2
-    return ColumnPlan(vector, lanes, slices, _evenly(steps, slices, ahead), cluster)
+    plan = ColumnPlan(vector, lanes, slices, _evenly(steps, slices, ahead), cluster)
+    return (
+        _held(plan, region, len(reads), lines_each(computation)) if region.again else None
+    ) or plan
+
+
+def _held(plan: ColumnPlan, region: Columns, reads: int, lines: int) -> ColumnPlan | None:
+    """Return the plan whose threads hold all that they fold, if some number has room for it."""
+    least = plan.lanes * FEWEST_SLICES
+    for threads in (n for n in THREADS if n >= least):
+        slices = min(threads // plan.lanes, power_below(region.steps // plan.cluster))
+        ahead = -(-region.steps // (slices * plan.cluster))
+        held = ahead * plan.vector
+        room = REGISTERS // threads - AT_WORK
+        if slices >= FEWEST_SLICES and held * (reads + 1) <= room and held * lines <= MOST_LINES:
+            return replace(plan, slices=slices, ahead=ahead, held=True)
+    return None
 
 
 def _cluster(signature: Signature, region: Columns, blocks: int) -> int:

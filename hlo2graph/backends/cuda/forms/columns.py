@@ -57,6 +57,7 @@ class _Writer:
         self.reduces = fold.reduces(region.reduces)
         fold.width = plan.vector
         self.shared_bytes = 0  # that a launch asks for
+        self._held: list[Run] = []
         self.have_begun = False  # the other blocks of a cluster
 
     def write(self) -> None:
@@ -134,23 +135,36 @@ class _Writer:
         return Run(tuple(places), inside)
 
     @contextmanager
-    def _round(self) -> Iterator[tuple[Sequence[Run], Expr]]:
-        """Write what the context writes for the steps of a round; gives the test for the first."""
+    def _round(self) -> Iterator[tuple[Sequence[Run], Expr | None]]:
+        """Write what the context writes for the steps of a round; gives the test for the first.
+
+        What is held is the only round, and the same one each time: what is known of it stays so.
+        """
         emit, plan, steps = self.emit, self.plan, self.region.steps
-        at, stride = emit.fresh("n"), plan.slices * plan.ahead * plan.cluster
-        first, apart = "slice", plan.slices * plan.cluster
+        first, stride = "slice", plan.slices * plan.ahead * plan.cluster
         if self.rank:
             first = emit.integer(f"{self.rank} * {plan.slices} + slice")
+        if plan.held:
+            self._held = self._held or self._steps(first)
+            yield self._held, None
+            return
+        at = emit.fresh("n")
         head = f"for ({emit.index_type} {at} = {first}; {at} < {steps}; {at} += {stride})"
         with emit.block(head):
-            found = []
-            for k in range(plan.ahead):
-                step = emit.integer(f"{at} + {k * apart}") if k else at
-                inside = f"{step} < {steps}" if k and steps % stride else None
-                if inside:
-                    step = emit.integer(f"{inside} ? {step} : {steps - 1}")
-                found.append(self._step(step, inside))
-            yield found, f"{at} == {first}"
+            yield self._steps(at), f"{at} == {first}"
+
+    def _steps(self, at: Expr) -> list[Run]:
+        """Return the steps of a round from one on."""
+        emit, plan, steps = self.emit, self.plan, self.region.steps
+        apart = plan.slices * plan.cluster
+        found = []
+        for k in range(plan.ahead):
+            step = emit.integer(f"{at} + {k * apart}") if k else at
+            inside = f"{step} < {steps}" if k and steps % (apart * plan.ahead) else None
+            if inside:
+                step = emit.integer(f"{inside} ? {step} : {steps - 1}")
+            found.append(self._step(step, inside))
+        return found
 
     # ---- folding --------------------------------------------------------------------------
 
@@ -164,15 +178,25 @@ class _Writer:
                 self._hold(dtype, name, plan.slices * plan.width)
         self._to_memory(shared)
         half = plan.slices // 2
+        if self.region.again and half >= FEWEST_SLICES:  # which has a long text as it is
+            head = f"for (int half = {half}; half >= {FEWEST_SLICES}; half /= 2)"
+            with emit.block(head):
+                self._fold_half(reduces, shared, "half")
+            half = 0
         while half >= FEWEST_SLICES:
-            emit.line("__syncthreads();")
-            with emit.block(f"if (slice < {half})"):
-                for reduce in reduces:
-                    self._from_memory(reduce, shared[reduce.name], half)
-                self._to_memory(shared)
+            self._fold_half(reduces, shared, str(half))
             half //= 2
         emit.line("__syncthreads();")
         return shared
+
+    def _fold_half(
+        self, reduces: Sequence[Instruction], shared: Mapping[str, Sequence[Expr]], half: Expr
+    ) -> None:
+        self.emit.line("__syncthreads();")
+        with self.emit.block(f"if (slice < {half})"):
+            for reduce in reduces:
+                self._from_memory(reduce, shared[reduce.name], half)
+            self._to_memory(shared)
 
     def _hold(self, dtype: DType, name: str, size: int) -> None:
         """Write an array of shared memory, where others find it if there are others."""
@@ -191,11 +215,13 @@ class _Writer:
                 for k in range(vector):
                     self.emit.line(f"{array}[own + {k}] = {self.fold.partial[name][k][number]};")
 
-    def _from_memory(self, reduce: Instruction, arrays: Sequence[Expr], half: int) -> None:
-        plan = self.plan
+    def _from_memory(self, reduce: Instruction, arrays: Sequence[Expr], half: Expr) -> None:
         for k, held in enumerate(self.fold.partial[reduce.name]):
+            place = f"own + {half} * {self.plan.width} + {k}"
+            if half.isdigit():
+                place = f"own + {int(half) * self.plan.width + k}"
             values = [
-                self.emit.bind(dtype, f"{array}[own + {half * plan.width + k}]")
+                self.emit.bind(dtype, f"{array}[{place}]")
                 for dtype, array in zip(dtypes_of(reduce), arrays, strict=True)
             ]
             self.fold.fold(reduce, held, values)
