@@ -14,7 +14,7 @@ from hlo2graph.ops.sort_key import SortKey
 
 LONGEST = 64  # of a row
 _THREADS = 256
-_ELEMENTS = 1024  # of a block, about
+_ELEMENTS = 512  # of a block, about
 
 
 def suits_short_rows(form: Form, along: int) -> bool:
