@@ -26,6 +26,7 @@ SHARED_BYTES = 40 * 1024
 ORDER_BYTES = 2  # of an element's place in a window
 FEWEST = 64
 MOST_COUNTED, LONGEST_COUNTED = 8192, 4096  # elements that are counted, in all and of a window
+SHORT_COUNTED = 1024  # elements of a window, up to which twice as many are counted in all
 _NAMES = ("dimension", "length", "sorted")
 
 
@@ -88,7 +89,8 @@ def counts(windows: int, length: int) -> bool:
 
     That is more work than any other way, but work of all multiprocessors, and no step of it waits.
     """
-    return length <= LONGEST_COUNTED and windows * length <= MOST_COUNTED
+    most = 2 * MOST_COUNTED if length <= SHORT_COUNTED else MOST_COUNTED
+    return length <= LONGEST_COUNTED and windows * length <= most
 
 
 def too_wide(shape: AnyShape) -> bool:
