@@ -10,7 +10,7 @@ The rule, all of it: there are fewer than BLOCKS tiles of TILE places by TILE fe
 FEWEST of both, and each sum is of FEWEST_STEPS products or more. Where the groups' sums are SMALL
 beside what is read, there are as many groups as fill BLOCKS, or twice as many, of at least
 LEAST_STEPS. Elsewhere blocks that lie together share a sum, CLUSTER of them, each of tiles half as
-wide; there are groups where these do not fill BLOCKS.
+wide, and there are as many groups as make them twice BLOCKS at most.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hlo2graph.passes.split_steps import Regions, become_sum
 
 BLOCKS = 66  # half of what a large GPU runs at once: more would take more memory for less
 MOST_BLOCKS = 6 * BLOCKS
-CLUSTER = 8
+CLUSTER = 2
 SMALL = 1 / 4
 TILE = 64
 FEWEST = 16
@@ -84,7 +84,7 @@ def _groups(draft: Draft, instr: Instruction, cluster: int) -> int:
     small = int(SMALL * (lhs.size + rhs.size) / (out.elements * WIDE.size))
     most = min(MOST_BLOCKS // tiles, small)
     if most * tiles < BLOCKS:
-        most = BLOCKS // (cluster * half)
+        most = 2 * BLOCKS // (cluster * half)
     most = min(most, steps // LEAST_STEPS, features)
     found = (n for n in range(2, most + 1) if features % n == 0)
     return min(found, key=lambda n: (_rounds(n * tiles) / n, n), default=1)

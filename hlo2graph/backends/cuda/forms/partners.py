@@ -14,13 +14,14 @@ from hlo2graph.ops.device import Expr
 from hlo2graph.program.device_figures import DeviceFigures
 
 FEWEST_CHUNKS = 8  # of a block that shares a sum with others
+MOST_BLOCKS = 2  # that share one: clusters of four and more lose half of their speed
 
 
 def cluster_of(device: DeviceFigures, tiles: int, chunks: int) -> int:
     """Return how many blocks share a tile, more than one where most would have none."""
     found = 1
     while (
-        2 * found <= device.cluster
+        2 * found <= min(device.cluster, MOST_BLOCKS)
         and 2 * found * tiles <= device.multiprocessors
         and 2 * found * FEWEST_CHUNKS <= chunks
     ):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
+from hlo2graph.backends.cuda.forms.partners import MOST_BLOCKS
 from hlo2graph.backends.cuda.forms.product import Side
 from hlo2graph.backends.cuda.forms.staged import BUSY, SPAN, STEPS, StagedWriter
 from hlo2graph.backends.cuda.forms.staged_operand import Operand
@@ -35,7 +36,7 @@ def _fine(form: Form, cut: TapRows) -> TapRows:
     """Return smaller parts of features, where too few multiprocessors would have any."""
     device = form.signature.device
     groups = integer(form.instr, "feature_group_count", 1)
-    wanted = device.multiprocessors * BUSY / (groups * device.cluster)
+    wanted = device.multiprocessors * BUSY / (groups * min(device.cluster, MOST_BLOCKS))
     if cut.tiles < wanted:
         cut = replace(cut, outputs=SPAN)
     return replace(cut, inputs=SPAN) if cut.tiles < wanted else cut
@@ -108,6 +109,8 @@ class _Reader(Reader):
 
 class _Writer(StagedWriter):
     """Its operands are held step by step, those of the lhs once for all taps of a row."""
+
+    cache = 0
 
     def __init__(self, form: Form, cut: TapRows) -> None:
         self.cut = cut

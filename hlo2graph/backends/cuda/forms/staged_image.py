@@ -2,7 +2,9 @@
 
 A block computes a stretch of an image, of so many rows and columns. What lies under it, and around
 it as far as windows reach, comes to shared memory once for some features; each place of the window
-multiplies it from another place on. So what is read for one place of the window serves all.
+multiplies it from another place on. So what is read for one place of the window serves all. That
+gains where no other block has work for a multiprocessor while one waits, or a group's sums are
+short; narrow floats come fast enough as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def image_kernel(form: Form) -> KernelSource | None:
     """Return the kernel, if what it reads lies in memory as it will in shared memory."""
     tile = best_tile(form)
     writer = _Writer(form, tile) if tile else None
-    if writer is None or not writer.is_possible:
+    if writer is None or not (writer.is_possible and writer.gains):
         return None
     found = writer.kernel()
     return found if all(r.is_plain and r.is_sum for r in writer.readers) else None
@@ -133,6 +135,11 @@ class _Writer(StagedWriter):
         """Tell whether parts come out even, and what is held fits."""
         is_even = self.chunks % self.partners.all == 0
         return is_even and self.along_columns and self.stages >= LEAST_STAGES
+
+    @property
+    def gains(self) -> bool:
+        """Tell whether it is faster than with operands that come for each place of the window."""
+        return bool(self.product.batches) or (self.resident == 1 and self.dtype.name == "f32")
 
     def _held(self, teams: int) -> int:
         """Words of what lies under stretches: of the features that are multiplied, and the next."""
