@@ -8,8 +8,8 @@ Each DIR holds NAME.hlo files, for each perhaps a NAME.npz of arg0.. and out0...
     correctness  every program, three ways, against known results or the host: correctness.json
     sanitizers   programs of the first DIR under memcheck, initcheck and racecheck, one file each;
                  what fails beside others is run again by itself, see while_node.py
-    soak         10,000 calls with arrays that move, by themselves, for what memory they hold, and
-                 under memcheck: soak.json, soak_memcheck.json
+    soak         10,000 calls with arrays that move, and the memory that they hold, by themselves
+                 and under memcheck: soak.json, soak_memcheck.json
     timings      programs of the first DIR that have known results: timings.json
 
 Every program runs in a process of its own, so that a crash, a hang or a broken context is one
@@ -176,15 +176,17 @@ def bare_loop(program: str, tool: str) -> bool:
 
 def soak(given: argparse.Namespace) -> int:
     """Call with arrays that move, without a tool and under memcheck; return how often it failed."""
-    bad = long_run(given, "soak", [], [])
+    bad = long_run(given, "soak", [])
     if (program := sanitizer()) is None:
         return bad
-    memcheck = under(program, "memcheck")
-    return bad + long_run(given, "soak_memcheck", memcheck, ["--any-memory"])
+    # Where it takes the host's backtraces, it never lets go of Python's frames: see held_frames.py.
+    return bad + long_run(
+        given, "soak_memcheck", [*under(program, "memcheck"), "--show-backtrace=device"]
+    )
 
 
-def long_run(given: argparse.Namespace, name: str, prefix: list[str], flags: list[str]) -> int:
-    command = [*prefix, sys.executable, "-m", "tests.gpu.soak", f"--calls={given.calls}", *flags]
+def long_run(given: argparse.Namespace, name: str, prefix: list[str]) -> int:
+    command = [*prefix, sys.executable, "-m", "tests.gpu.soak", f"--calls={given.calls}"]
     command += [f"--out={given.out.resolve() / name}.json"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     print(f"{name}, exit code {done.returncode}:\n{done.stdout}{done.stderr}")
