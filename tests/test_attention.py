@@ -159,7 +159,8 @@ def test_what_is_left_as_it_is(name: str) -> None:
         ("bf16", (16, 8, 1, 512, 64, 64), True),
         ("bf16", (4, 16, 1, 1024, 64, 64), False),  # too few blocks for so much
         ("bf16", (8, 8, 4, 2048, 128, 128), True),  # rows are shared, on tensor cores
-        ("bf16", (1, 8, 4, 2048, 128, 128), False),
+        ("bf16", (1, 8, 4, 2048, 128, 128), True),  # so they are by blocks of a cluster
+        ("bf16", (1, 8, 4, 32768, 128, 128), False),
         ("f32", (1, 8, 1, 256, 32, 32), True),
         ("f32", (2, 8, 1, 512, 64, 64), False),
     ],

@@ -230,7 +230,6 @@ def test_warps_do_with_rows_of_their_own_or_shared_ones(
     plans: dict[str, Plan], monkeypatch: pytest.MonkeyPatch, many: int, names: Sequence[str]
 ) -> None:
     monkeypatch.setattr(attention_sharing, "MANY", many)
-    monkeypatch.setattr(attention_sharing, "MOST_KEYS", 0)
     for name in names:
         texts = [kernel.text for kernel in kernels_of(plans[name]).values()]
         assert any("u32 kept[" in text for text in texts)

@@ -28,6 +28,7 @@ FEWEST_KEYS = 32  # below which a reduce is no fold of its own
 FEW_ROWS = 8  # of queries that share keys, up to which tensor cores' tiles would be half empty
 MOST_LONG = 2048  # keys, where rows are that few, or of f32, which may have to be held
 MANY_BLOCKS = 128  # of few rows, each with keys of its own
+MOST_CLUSTER = 8  # blocks that share out the keys, where there are fewer
 MOST_BYTES = 1 << 19  # of keys and values that each of many blocks reads
 MOST_SHARED = 1 << 20  # the same where warps share rows
 LONGEST = 1 << 16  # keys of many rows of 16 bits, all whose scores are never held at once
@@ -134,7 +135,8 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
     dtype = _array(computation[scores.operands[0]]).dtype
     if rows <= FEW_ROWS:
         read = keys * (deep + width) * dtype.size
-        most = MOST_LONG if read <= _most_read(rows, outer, dtype) else 0
+        longest = LONGEST if _are_shared(rows, dtype) else MOST_LONG
+        most = longest if read <= _most_read(rows, outer, dtype) else 0
     elif max(deep, width) <= MOST_LONG_STEPS:
         most = LONGEST if dtype.size == 2 else MOST_LONG
     else:
@@ -149,13 +151,18 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
 
 
 def _most_read(rows: int, blocks: int, dtype: DType) -> int:
-    """Return how many bytes of keys and values a block may read for few rows.
+    """Return how many bytes of keys and values may be read for few rows.
 
     With more, or with fewer blocks, three kernels do better: they share out keys among more blocks.
     """
-    if rows > 1 and dtype.size == 2:  # on tensor cores, which have many warps read at once
-        return MOST_SHARED if blocks >= MANY_BLOCKS // 2 else MOST_SHARED // 8
+    if _are_shared(rows, dtype):
+        return MOST_SHARED * max(1, min(MOST_CLUSTER, MANY_BLOCKS // max(1, blocks)))
     return (MOST_BYTES if blocks >= MANY_BLOCKS else MOST_BYTES // 8) // rows
+
+
+def _are_shared(rows: int, dtype: DType) -> bool:
+    """Tell whether many warps read keys for the same few rows at once, on tensor cores."""
+    return rows > 1 and dtype.size == 2
 
 
 def _waiting(computation: Computation, first: str, until: str) -> set[str]:

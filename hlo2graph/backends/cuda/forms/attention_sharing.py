@@ -20,7 +20,7 @@ from hlo2graph.ops.region_softmax import Softmax, are_shares, softmax_of
 
 MANY = 16  # warps of a multiprocessor, from which on they need not share rows
 ENOUGH = 8  # warps of a multiprocessor, beyond which no more share rows
-LONG = 4  # chunks of keys of each warp, with which twice as many may
+LONG = 2  # chunks of keys of each warp, with which twice as many may
 FEWEST_CHUNKS = 2  # of each warp, where blocks share out the keys
 WIDE = 192  # elements of a key and a value together, from which a thread needs all registers
 THREADS = 512  # of a multiprocessor, where they are fewer
@@ -59,8 +59,6 @@ def sharing_of(form: Form, region: Attention) -> Sharing | None:
         return Sharing() if not are_few and (are_many or keys > MOST_KEYS) else None
     if are_many and not are_few:
         return Sharing()
-    if is_f32 and keys <= MOST_KEYS and tiles < device.multiprocessors:
-        return None  # scores in shared memory then take less time
     most = min(MOST_WARPS, threads_of(deep + values.extent, lhs.dtype) // WARP)
     wanted, more = (-(-device.multiprocessors * n // tiles) for n in (ENOUGH, 2 * ENOUGH))
     wanted = max(wanted, min(more, chunks // LONG))
