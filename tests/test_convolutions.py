@@ -178,12 +178,6 @@ SHARED = {
         "f32[3,3,64,64]",
         f"window={{size=23x24 pad=1_1x1_1}}, {GRADIENT}",
     ),
-    "features-first-bf16": convolution(
-        "bf16[12,40,14,14]",
-        "bf16[12,36,13,14]",
-        "bf16[2,1,40,36]",
-        "window={size=13x14}, dim_labels=fb01_io01->01bf",
-    ),
     "deep": convolution(
         "f32[1,5,7,130]", "f32[3,3,130,36]", "f32[1,5,7,36]", f"{SAME}, dim_labels=b01f_01io->b01f"
     ),
