@@ -5,6 +5,12 @@
 
 namespace hlo {
 
+// What a thread reads or writes at once, at most.
+struct Access {
+  alignas(16) u64 low;
+  u64 high;
+};
+
 template <int Bytes> struct BitsOf;
 template <> struct BitsOf<1> { typedef u8 type; };
 template <> struct BitsOf<2> { typedef u16 type; };
