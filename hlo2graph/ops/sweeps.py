@@ -168,8 +168,9 @@ def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
             0 if side == n else rounds * r for side, n, r in zip(sides, dims, reach, strict=True)
         )
         held = tuple(side + margin for side, margin in zip(sides, margins, strict=True))
-        if all(h <= n for h, n in zip(held, dims, strict=True)):
-            yield Part(rounds, dims, sides, held)
+        part = Part(rounds, dims, sides, held)
+        if all(part.is_whole(d) or size <= dims[d] for d, size in enumerate(part.room)):
+            yield part
 
 
 def _sides(size: int, reach: int, least: int) -> list[int]:

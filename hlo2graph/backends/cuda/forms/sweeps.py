@@ -8,7 +8,8 @@ below each other, which read the same ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import storage_type
@@ -190,19 +191,39 @@ class _Writer:
             found.append(emit.integer(f"{number} * {side} - {margin}"))
         return found
 
+    @contextmanager
+    def _patches(self) -> Iterator[Index]:
+        """Write for each of a thread's patches what the context writes, given where it begins.
+
+        They are the same in all rounds, so that where they are is found but once.
+        """
+        emit, down = self.emit, self.part.down
+        emit.line("#pragma unroll")
+        with emit.block(f"for (int n = 0; n < {-(-self.count // self.threads)}; ++n)"):
+            emit.line(f"const int at = threadIdx.x + n * {self.threads};")
+            group, *rest = emit.split("at", (self.groups, *self.across))
+            first = emit.integer(f"{group} * {self.part.rows}")
+            test = f"at < {self.count}" if self.count % self.threads else "true"
+            with emit.block(f"if ({test})"):
+                yield (*rest[:down], first, *rest[down:])
+
+    def _below(self, own: Index) -> Iterator[tuple[Index, Index]]:
+        """Yield where each element of a patch lies in the part, and in the arrays."""
+        down = self.part.down
+        for row in range(self.part.rows):
+            at = self.emit.integer(f"{own[down]} + {row}") if row else own[down]
+            here = (*own[:down], at, *own[down + 1 :])
+            yield here, self._index(here)
+
     def _fill(self, margin: int) -> None:
         """Read the part: all that a thread reads of it is under way at once."""
-        emit, size = self.emit, prod(self.part.held)
-        each = -(-size // self.threads)
-        emit.line("#pragma unroll")
-        with emit.block(f"for (int n = 0; n < {each}; ++n)"):
-            emit.line(f"const int at = threadIdx.x + n * {self.threads};")
-            own = emit.split("at", self.part.held)
-            index, to = self._index(own), emit.place(own)
-            with emit.block(f"if (at < {size} && {self._exists(index)})"):
-                for number, shape in enumerate(self.states):
-                    place = f"p{number}[{emit.offset(shape, index)}]"
-                    emit.line(f"held{number}[0][{to} + {margin}] = {place};")
+        emit = self.emit
+        with self._patches() as own:
+            for here, index in self._below(own):
+                with emit.block(f"if ({self._exists(index)})"):
+                    for number, shape in enumerate(self.states):
+                        place = f"p{number}[{emit.offset(shape, index)}]"
+                        emit.line(f"held{number}[0][{emit.place(here)} + {margin}] = {place};")
         emit.line("__syncthreads();")
 
     def _index(self, own: Index) -> Index:
@@ -220,32 +241,24 @@ class _Writer:
 
     def _exists(self, index: Index) -> str:
         """Return the test whether an index is one."""
-        tests = [
-            f"{at} >= 0 && {at} < {size}"
-            for dim, (at, size) in enumerate(zip(index, self.stencil.dims, strict=True))
-            if not self.part.is_whole(dim) and not self.stencil.around[dim]
-        ]
+        tests = []
+        for dim, (at, size) in enumerate(zip(index, self.stencil.dims, strict=True)):
+            if not self.part.is_whole(dim) and not self.stencil.around[dim]:
+                tests.append(f"{at} >= 0 && {at} < {size}")
+            elif self.part.is_whole(dim) and self.part.room[dim] > size:
+                tests.append(f"{at} < {size}")
         return " && ".join(tests) or "true"
 
     def _round(self) -> None:
-        """Compute what this round, and those behind it, need of the part.
-
-        A thread has the same places in all rounds, so that where they are is found but once.
-        """
-        emit, part, down = self.emit, self.part, self.part.down
-        emit.line("#pragma unroll")
-        with emit.block(f"for (int n = 0; n < {-(-self.count // self.threads)}; ++n)"):
-            emit.line(f"const int at = threadIdx.x + n * {self.threads};")
-            group, *rest = emit.split("at", (self.groups, *self.across))
-            first = emit.integer(f"{group} * {part.rows}")
-            own = (*rest[:down], first, *rest[down:])
-            tests = [f"at < {self.count}"] if self.count % self.threads else []
-            for dim, at in enumerate(own[: down + 1]):
+        """Compute what this round, and those behind it, need of the part."""
+        part, tests = self.part, []
+        with self._patches() as own:
+            for dim, at in enumerate(own[: part.down + 1]):
                 if not part.is_whole(dim):
                     low, high = self._ends(dim)
-                    more = f" - {part.rows - 1}" if dim == down and part.rows > 1 else ""
+                    more = f" - {part.rows - 1}" if dim == part.down and part.rows > 1 else ""
                     tests.append(f"{at} >= {low}{more} && {at} < {high}")
-            with emit.block(f"if ({' && '.join(tests) or 'true'})"):
+            with self.emit.block(f"if ({' && '.join(tests) or 'true'})"):
                 self._elements(own)
 
     def _ends(self, dim: int) -> tuple[Expr, Expr]:
@@ -261,11 +274,8 @@ class _Writer:
 
         In the part, and behind the last round in the results.
         """
-        emit, down, made = self.emit, self.part.down, []
-        for row in range(self.part.rows):
-            at = emit.integer(f"{own[down]} + {row}") if row else own[down]
-            here = (*own[:down], at, *own[down + 1 :])
-            index = self._index(here)
+        emit, made = self.emit, []
+        for here, index in self._below(own):
             emit.at(index, here)
             made.append((index, here, self._values(index)))
         with emit.block(f"if (done < {self.part.rounds})"):
@@ -287,8 +297,6 @@ class _Writer:
                 tests.append(f"{at} >= {low} && {at} < {low + side}")
                 if self.stencil.around[dim] and self.part.dims[dim] % side:  # else others' too
                     tests.append(f"{self.begins[dim]} + {at} < {self.part.dims[dim]}")
-            elif side < self.part.room[dim]:
-                tests.append(f"{at} < {side}")
         return " && ".join(tests) or "true"
 
     def _values(self, index: Index) -> list[Expr]:
