@@ -21,6 +21,7 @@ from hlo2graph.ops.sort_digits import DIGITS, WIDEST, Chunks, chunks_of
 EACH = 4  # elements of a tile that a thread has
 COUNTING = 512  # threads of a block that counts
 _LEAST, _MOST = 512, 1024  # threads of one that sorts
+_EVERY = f"for (int e = 0; e < {EACH}; ++e)"
 
 
 def count_kernel(form: Form) -> KernelSource:
@@ -47,13 +48,23 @@ def digits_kernel(form: Form) -> KernelSource:
     emit, index = writer.emit, writer.index
     known = _bits(emit, form.instr.operands[-2])
     _find_places(form, writer, threads)
-    with emit.block(f"for ({index} tile = first; tile < end; tile += {threads * EACH})"):
-        tile = threads * EACH
+    tile = threads * EACH
+    held, ahead = ([emit.fresh(stem) for _ in form.results] for stem in ("held", "ahead"))
+    emit.line(f"const int own = threadIdx.x / {WARP} * {WARP * EACH} + threadIdx.x % {WARP};")
+    _load(form, writer, held, "first")
+    with emit.block(f"for ({index} tile = first; tile < end; tile += {tile})"):
         emit.line(f"const int count = tile + {tile} < end ? {tile} : (int)(end - tile);")
-        held = _load(form, writer, known)
+        _find_digits(form, writer, held, known)
+        has_more = chunks.chunk > tile
+        if has_more:  # it comes while this one is put in order
+            _load(form, writer, ahead, f"tile + {tile}")
         emit.line(f"int slots[{EACH}];")
         emit.line(f"hlo::order_digits<{threads}, {EACH}>(digits, slots, places, moves);")
         _move(form, writer, threads, held)
+        if has_more:
+            for name, following in zip(held, ahead, strict=True):
+                emit.line("#pragma unroll")
+                emit.line(f"{_EVERY} {name}[e] = {following}[e];")
     return form.source(emit, _blocks(form.shape(0), chunks, length), threads)
 
 
@@ -110,46 +121,53 @@ def _chunks(form: Form) -> Chunks:
     return chunks
 
 
-def _load(form: Form, writer: Window, known: Sequence[Expr]) -> list[Expr]:
-    """Declare what a thread has of a tile, and the digits; those behind the end come last."""
-    emit, index = writer.emit, writer.index
-    held = [emit.fresh("held") for _ in form.results]
-    for leaf, name in zip(form.results, held, strict=True):
+def _load(form: Form, writer: Window, names: Sequence[Expr], tile: Expr) -> None:
+    """Declare what a thread has of a tile; of one that ends early, the last element again."""
+    emit = writer.emit
+    for leaf, name in zip(form.results, names, strict=True):
         emit.line(f"{storage_type(leaf.dtype)} {name}[{EACH}];")
-    emit.line(f"hlo::u32 digits[{EACH}];")
-    own = f"threadIdx.x / {WARP} * {WARP * EACH} + threadIdx.x % {WARP}"
-    emit.line(f"const int own = {own};")
     emit.line("#pragma unroll")
-    with emit.block(f"for (int e = 0; e < {EACH}; ++e)"):
-        emit.line(f"const {index} at = tile + own + e * {WARP};")
+    with emit.block(_EVERY):
+        emit.line(f"const {writer.index} at = {tile} + own + e * {WARP};")
         place = writer.place(emit.integer("at < end ? at : end - 1"))
-        values = [emit.leaf(name, 0, place) for name in form.instr.operands[:-2]]
-        for leaf, name, value in zip(form.results, held, values, strict=True):
-            emit.line(f"{name}[e] = {emit.stored(leaf.dtype, value)};")
+        for leaf, name, operand in zip(form.results, names, form.instr.operands, strict=False):
+            value = emit.stored(leaf.dtype, emit.leaf(operand, 0, place))
+            emit.line(f"{name}[e] = {value};")
+
+
+def _find_digits(form: Form, writer: Window, names: Sequence[Expr], known: Sequence[Expr]) -> None:
+    """Declare a tile's digits; what is behind the end comes last."""
+    emit = writer.emit
+    emit.line(f"hlo::u32 digits[{EACH}];")
+    emit.line("#pragma unroll")
+    with emit.block(_EVERY):
+        values = [
+            emit.bind(leaf.dtype, f"hlo::load({name}[e])")
+            for leaf, name in zip(form.results, names, strict=True)
+        ]
         digit = _digit(form, emit, [*values, *known])
-        emit.line(f"digits[e] = at < end ? {digit} : {DIGITS - 1};")
-    return held
+        emit.line(f"digits[e] = own + e * {WARP} < count ? {digit} : {DIGITS - 1};")
 
 
-def _move(form: Form, writer: Window, threads: int, held: list[Expr]) -> None:
+def _move(form: Form, writer: Window, threads: int, held: Sequence[Expr]) -> None:
     """Put a tile in order in shared memory, and from there where it goes."""
     emit, index = writer.emit, writer.index
-    tile, each = threads * EACH, f"for (int e = 0; e < {EACH}; ++e)"
+    tile = threads * EACH
     widest = max(leaf.dtype.size for leaf in form.results)
     emit.line(f"__shared__ hlo::u8 known[{tile}];")
     emit.line(f"__shared__ hlo::u64 staged[{tile * widest // 8}];")
     emit.line("#pragma unroll")
-    emit.line(f"{each} known[slots[e]] = (hlo::u8)digits[e];")
+    emit.line(f"{_EVERY} known[slots[e]] = (hlo::u8)digits[e];")
     emit.line(f"{index} goes[{EACH}];")
     for number, (leaf, name) in enumerate(zip(form.results, held, strict=True)):
         stage = emit.fresh("stage")
         kind = storage_type(leaf.dtype)
         emit.line(f"{kind}* const {stage} = ({kind}*)staged;")
         emit.line("#pragma unroll")
-        emit.line(f"{each} {stage}[slots[e]] = {name}[e];")
+        emit.line(f"{_EVERY} {stage}[slots[e]] = {name}[e];")
         emit.line("__syncthreads();")
         emit.line("#pragma unroll")
-        with emit.block(each):
+        with emit.block(_EVERY):
             emit.line(f"const int slot = threadIdx.x + e * {threads};")
             if number == 0:
                 emit.line("goes[e] = slot + moves[known[slot]];")
