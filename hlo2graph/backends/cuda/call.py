@@ -70,8 +70,8 @@ class ArgumentReader:
                     found.is_still = False
                 found.addresses.append(arg.address)
                 found.owners.append(arg)
-            elif (gpu := gpu_of(arg)) is not None:
-                address, owner = self._takers[position](arg, gpu, stream)
+            elif (lent := self._lent(arg, position, stream)) is not None:
+                address, owner = lent
                 found.addresses.append(address)
                 found.owners += (owner, arg)
                 if is_of_jax(arg):
@@ -83,6 +83,14 @@ class ArgumentReader:
                 found.addresses.append(None)
                 found.is_still = False
         return found
+
+    def _lent(self, arg: Any, position: int, stream: Stream) -> tuple[int, object] | None:
+        """Return where an array of another library lies and what owns it, None if on the host."""
+        take = self._takers[position]
+        if is_of_jax(arg) and (lent := take.at_once(arg)) is not None:
+            return lent
+        gpu = gpu_of(arg)
+        return None if gpu is None else take(arg, gpu, stream)
 
 
 class Outputs:

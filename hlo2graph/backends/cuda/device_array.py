@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 LEGACY_STREAM, NO_SYNCHRONISATION = 1, -1
 UNTOLD = -1  # the number of a GPU that an array does not tell
 
-MOST_SHARDINGS = 64  # of JAX's arrays, that are known
-_by_sharding: dict[Any, int | None] = {}  # the GPU that arrays of JAX's are on
-
 
 class DeviceArray:
     """The bytes of one input or result of an executable, on the device.
@@ -138,7 +135,7 @@ def is_of_jax(array: object) -> bool:
 @cache
 def _is_of_jax(kind: Any) -> bool:
     return kind.__module__.partition(".")[0] == "jaxlib" and all(
-        hasattr(kind, name) for name in ("is_deleted", "is_ready", "sharding")
+        hasattr(kind, name) for name in ("is_deleted", "is_ready")
     )
 
 
@@ -153,23 +150,12 @@ def gpu_of(arg: Any) -> int | None:
     if isinstance(arg, np.ndarray):
         return None
     try:
-        if is_of_jax(arg):
-            sharding = arg.sharding  # all that the rest of the answer depends on
-            if sharding not in _by_sharding:
-                if len(_by_sharding) >= MOST_SHARDINGS:
-                    _by_sharding.clear()
-                _by_sharding[sharding] = _gpu_told(arg)
-            return _by_sharding[sharding]
         if hasattr(arg, "__dlpack_device__"):
-            return _gpu_told(arg)
+            kind, number = arg.__dlpack_device__()
+            return int(number) if int(kind) in (dlpack.CUDA, dlpack.CUDA_MANAGED) else None
         return UNTOLD if hasattr(arg, "__cuda_array_interface__") else None
     except FOREIGN as error:
         raise InputError(f"{type(arg).__name__} does not tell where it is: {error}") from None
-
-
-def _gpu_told(arg: Any) -> int | None:
-    kind, number = arg.__dlpack_device__()
-    return int(number) if int(kind) in (dlpack.CUDA, dlpack.CUDA_MANAGED) else None
 
 
 def is_writable(array: Any) -> bool:
@@ -215,6 +201,15 @@ class Taker:
             return found.address, found.owner
         return found
 
+    def at_once(self, arg: Any) -> tuple[int, object] | None:
+        """Return the same of an array of JAX's that is ready, None for any that is not just so."""
+        try:
+            capsule = arg.__dlpack__() if arg.is_ready() else None
+        except FOREIGN:
+            return None
+        address = None if capsule is None else self._form.address(capsule)
+        return (address, capsule) if address else None
+
     @property
     def _what(self) -> str:
         return f"{self._which} ({self._leaf.name}) is {self._leaf.shape.without_layout_text()}"
@@ -233,8 +228,7 @@ class Taker:
         if gpu != UNTOLD and hasattr(arg, "__dlpack__"):
             if gpu != device.ordinal:
                 raise TypeError(f"an array on GPU {gpu}, not on GPU {device.ordinal}")
-            is_ready = is_of_jax(arg) and arg.is_ready()  # then there is nothing to wait for
-            capsule = arg.__dlpack__() if is_ready else arg.__dlpack__(stream=int(stream))
+            capsule = arg.__dlpack__(stream=int(stream))
             address = self._form.address(capsule)
             return (address, capsule) if address else dlpack.read_capsule(capsule)
         interface = arg.__cuda_array_interface__
