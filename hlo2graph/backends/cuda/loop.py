@@ -16,8 +16,9 @@ from hlo2graph.backends.cuda.forms.grain import across_of
 from hlo2graph.backends.cuda.forms.local_turn import local_turn_kernel, local_turn_of
 from hlo2graph.backends.cuda.forms.transpose import turned_kernel
 from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
-from hlo2graph.backends.cuda.lanes import LANE, Lanes
+from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.repeats import TIMES, Repeats, repeats_of
+from hlo2graph.backends.cuda.row_words import RowWords
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import THREADS, Wide, lanes_for, widened
 from hlo2graph.hlo import Computation, Instruction, Shape
@@ -114,7 +115,9 @@ class _Passes:
                 element(emit.element_at("thread", results[0]))
             return
         if found.row:
-            self._write_rows(results[0], element, found)
+            rows = RowWords(emit, results[0], element, found)
+            rows.write()
+            self.threads, self.wide = max(self.threads, rows.threads), True
             return
         repeats = repeats_of(found.lines, found.lanes, count) if found.step == 1 else None
         if repeats is not None:
@@ -153,36 +156,6 @@ class _Passes:
         if rest:
             with emit.block(f"else if (thread < {threads + rest})"):
                 last = emit.integer(f"thread - {threads} + {whole * lanes}")
-                element(emit.element_at(last, shape))
-
-    def _write_rows(self, shape: Shape, element: _Write, found: Wide) -> None:
-        """Write a pass in which the lanes of a thread lie in one row, between two edges.
-
-        Words across an edge have a thread an element, of the same block: what they read is near
-        what its others read.
-        """
-        emit, lanes, row = self._emitter, found.lanes, found.row
-        whole, rest = divmod(shape.elements, lanes)
-        self.threads, self.wide = max(self.threads, whole + rest), True
-        with emit.block(f"if (thread < {whole})"):
-            emit.line(f"const {emit.index_type} first = thread * {lanes};")
-            emit.line(f"const int {LANE} = 0;")
-            column = emit.integer(f"first % {row}")
-            ends = [e or row for e in found.edges]
-            across = [f"({column} < {e} && {column} > {e - lanes})" for e in ends]
-            with emit.block(f"if (!({' || '.join(across) or 'false'}))"):
-                emit.lines += found.lines
-        if rest:
-            with emit.block(f"else if (thread < {whole + rest})"):
-                last = emit.integer(f"thread + {whole * (lanes - 1)}")
-                element(emit.element_at(last, shape))
-        begin = emit.integer(f"{emit.block_index} * {THREADS * lanes}")
-        for edge in found.edges:
-            number = emit.integer(f"({begin} + {row - 1 - edge}) / {row} + threadIdx.x / {lanes}")
-            at = emit.integer(f"{number} * {row}{emit.places.wide} + {edge}")
-            inside = f"{at} < {begin} + {THREADS * lanes} && {at} < {whole * lanes}"
-            with emit.block(f"if ({inside})"):
-                last = emit.integer(f"{at} / {lanes} * {lanes} + threadIdx.x % {lanes}")
                 element(emit.element_at(last, shape))
 
     def _write_patches(self, shape: Shape, element: _Write, patch: _Patch) -> None:

@@ -22,8 +22,10 @@ MOST_VALUES = 96  # alive at once in a thread
 MOST_LINES = 4000
 MOST_APART = 8  # lanes that lie apart: bytes would else be as many as merged ones
 MANY = 4  # blocks of a multiprocessor: more take longer to start than threads with several elements
+FEWEST_ASKEW = 4  # lanes that are read by words from anywhere on
 WIDEST_ASKEW = 2  # bytes of elements that are read by words from anywhere on
 FEW = 4  # an array of fewer elements than a quarter of the results is left out of account
+_STRAIGHT = re.compile(r" *(?:const [\w:]+ \w+|r\d+\[.*\]) = .*;$")
 _VALUE = re.compile(r"\b[vm]\d+(?:_\d+)?\b")
 
 
@@ -62,6 +64,11 @@ class Wide:
     row: int = 0
     edges: tuple[int, ...] = ()
 
+    @property
+    def is_straight(self) -> bool:
+        """Tell whether the lines are constants and stores, without branches."""
+        return all(map(_STRAIGHT.match, self.lines))
+
 
 def widened(
     body: Sequence[str],
@@ -94,9 +101,25 @@ def widened(
 
 
 def _within_rows(
+    body: Sequence[str], first: str, signature: Signature, results: Sequence[Shape], most: int
+) -> Wide | None:
+    """Return a body for lanes side by side in a row, if they read narrow elements side by side.
+
+    They are `most`, or as many fewer as let few enough lie across edges: where the code has no
+    branches, a thread has several words of these.
+    """
+    lanes = most
+    while lanes >= FEWEST_ASKEW:
+        found = _row_lanes(body, first, signature, results, lanes)
+        if found and (lanes == most or found.is_straight):
+            return found
+        lanes //= 2
+    return None
+
+
+def _row_lanes(
     body: Sequence[str], first: str, signature: Signature, results: Sequence[Shape], lanes: int
 ) -> Wide | None:
-    """Return a body for lanes side by side in a row, if they read narrow elements side by side."""
     shape = results[0]
     row = next((n for d in shape.minor_to_major if (n := shape.dims[d]) > 1), 1)
     large = _large(signature, shape.elements)

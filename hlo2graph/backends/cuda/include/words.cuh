@@ -22,7 +22,11 @@ template <> struct Log2<1> { static const int value = 0; };
 
 // The word that begins `bits` bits into the lower of two.
 __device__ inline u32 word_between(u32 low, u32 high, unsigned bits) {
+#ifdef __CUDA_ARCH__
+  return __funnelshift_r(low, high, bits);
+#else
   return (u32)(((u64)high << 32 | low) >> bits);
+#endif
 }
 __device__ inline u64 word_between(u64 low, u64 high, unsigned bits) {
   return low >> bits | high << 1 << (63 - bits);
@@ -49,28 +53,31 @@ template <class T, class Word> __device__ inline T element_of(Word word, int num
 }
 
 // Count elements of an array that begin anywhere in a word of it: all words that hold one are read.
+// They are put together where they are asked for, so that no read waits for the one before.
 template <class T, int Count> struct Run {
   static const int each = 4 / sizeof(T);
-  u32 words[Count / each];
+  u32 words[Count / each + 1];
+  unsigned bits;
   __device__ T at(int number) const {
-    return element_of<T>(words[number / each], number % each);
+    const int k = number / each;
+    return element_of<T>(word_between(words[k], words[k + 1], bits), number % each);
   }
 };
 template <int Count, class T, class Index>
 __device__ inline Run<T, Count> run_at(const T* array, Index first) {
-  const int each = 4 / sizeof(T), last = Count / each - 1, shift = Log2<each>::value;
+  const int each = 4 / sizeof(T), last = Count / each, shift = Log2<each>::value;
   const u32* words = (const u32*)array + (first >> shift);
-  const u32* end = (const u32*)array + ((first + (Count - 1)) >> shift);
-  const unsigned bits = (unsigned)(first & (each - 1)) * (unsigned)(8 * sizeof(T));
   Run<T, Count> found;
-  u32 low = words[0];
 #pragma unroll
-  for (int k = 0; k <= last; ++k) {
-    const u32 high = k < last ? words[k + 1] : *end;
-    found.words[k] = word_between(low, high, bits);
-    low = high;
-  }
+  for (int k = 0; k < last; ++k) found.words[k] = words[k];
+  found.words[last] = ((const u32*)array)[(first + (Count - 1)) >> shift];
+  found.bits = (unsigned)(first & (each - 1)) * (unsigned)(8 * sizeof(T));
   return found;
+}
+
+// What `read` gives, or zeros where there is nothing to read.
+template <class Read> __device__ inline auto read_if(bool is_there, const Read& read) -> decltype(read()) {
+  return is_there ? read() : decltype(read())();
 }
 
 }  // namespace hlo
