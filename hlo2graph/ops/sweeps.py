@@ -5,10 +5,11 @@ rounds there; what lies in the margins, its neighbours compute too.
 
 The rule, all of it: of all parts whose sides are powers of two, or all of a dimension, and which
 have room, and of all numbers of rounds, those which take the least time in all. A kernel takes
-KERNEL_NS, each of its rounds ROUND_NS and what the busiest multiprocessor has to do: each element
-read or written takes it WORD_NS, each operation OPERATION_NS. They do it where that is less than
-ENOUGH of what kernels of two rounds take which compute each element's neighbours anew: PAIR_NS, and
-AGAIN_NS for each element that is read. The figures are an H200's.
+KERNEL_NS, BLOCK_NS for each further block of the busiest multiprocessor, FILL_NS for each element
+that this begins with, and each round ROUND_NS and what it has to do: WORD_NS for each element read
+or written, OPERATION_NS for each operation. That has to be less than ENOUGH of what kernels of two
+rounds take which compute each element's neighbours anew: PAIR_NS, and AGAIN_NS for each element
+that is read. The figures are an H200's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from hlo2graph.ops.stencil import Stencil
 SHARED_BYTES = 48 * 1024
 BLOCKS = 132  # that a device runs at once, one a multiprocessor
 KERNEL_NS = 1500
+BLOCK_NS = 700
+FILL_NS = 0.05
 ROUND_NS = 100
 WORD_NS = 0.02
 OPERATION_NS = 0.013
@@ -139,7 +142,8 @@ def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
         for done in range(1, part.rounds + 1)
     )
     each = WORD_NS * (stencil.reads + states) + OPERATION_NS * stencil.work
-    return KERNEL_NS + sum(ROUND_NS + busiest * size * each for size in sizes)
+    begun = KERNEL_NS + (busiest - 1) * BLOCK_NS + busiest * prod(part.held) * FILL_NS * states
+    return begun + sum(ROUND_NS + busiest * size * each for size in sizes)
 
 
 def nanoseconds_of_two(stencil: Stencil) -> float:
