@@ -6,8 +6,8 @@ The rule, all of it, from shapes and types alone:
 - A large matrix times FEW_VECTORS, or on tensor cores SKINNY of its type: ours, since memory bounds
   it.
 - Products that tensor cores take (f32 that may round to TF32, floats of 16 bits and less, bytes):
-  ours up to MOST_FLOPS of their type; others, whose products our kernels add one by one: ours up to
-  MOST_OTHER_FLOPS.
+  ours up to MOST_FLOPS of their type, RAGGED times as many where lines of a matrix are of odd
+  length; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
 - Dots whose results are looked at together, such as the gates of an LSTM, share a kernel where they
@@ -37,7 +37,9 @@ MANY_ROWS = 1024  # enough to fill a device
 FEWEST_STEPS = 32
 FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
-MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
+MOST_FLOPS = {"f32": 1 << 28, "bf16": 1 << 26, "f16": 1 << 26}
+RAGGED = 4  # times as many, where lines of a matrix don't begin on whole LINE_BYTES
+LINE_BYTES = 16
 MOST_FLOPS |= dict.fromkeys((SHORT, "s8", "u8"), 1 << 31)  # cuBLASLt takes few layouts of these
 FLOATS = frozenset({"f32", "bf16", "f16"})  # that tensor cores multiply
 BYTES = frozenset({"s8", "u8"})  # the same
@@ -64,6 +66,7 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     vectors, most = FEW_VECTORS, MOST_OTHER_FLOPS
     if kind := tensor_type(dot, lhs, rhs):
         vectors, most = SKINNY[kind], MOST_FLOPS[kind]
+        most *= RAGGED if any(map(_is_ragged, (lhs, rhs, written(dot)))) else 1
     products = prod(lhs.dims[d] for d in integers(dot, "lhs_batch_dims", ()))
     extents = [shape.elements // (products * steps) for shape in (lhs, rhs)]
     if min(extents) <= vectors and products * max(extents) >= MANY_ROWS:
@@ -97,6 +100,12 @@ def gains_nothing(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     out, steps = written(dot), _steps(dot, lhs)
     known = library_takes(lhs.dtype, rhs.dtype, out.dtype)
     return not known or steps < FEWEST_STEPS or 2 * out.elements * steps < FEWEST_FLOPS
+
+
+def _is_ragged(shape: Shape) -> bool:
+    """Tell whether a library has to read or write a matrix element by element."""
+    minor = next((shape.dims[d] for d in shape.minor_to_major if shape.dims[d] > 1), 0)
+    return minor * shape.dtype.size % LINE_BYTES != 0
 
 
 def _rows(dot: Instruction, lhs: Shape) -> int:

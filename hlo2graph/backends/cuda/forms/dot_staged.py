@@ -17,7 +17,7 @@ from hlo2graph.hlo import Instruction, Shape
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.views import is_view
 
-FEWEST_FLOPS = 1 << 28  # below, nobody waits for others
+FEWEST_FLOPS = 1 << 27  # below, nobody waits for others
 FEWEST_STEPS = 128  # of a sum
 FEWEST = 16  # rows and columns, below which most of a tile would be empty
 
