@@ -36,6 +36,7 @@ from hlo2graph.program.device_figures import figures_for
 
 CONDITIONALS = 12030  # driver version from which WHILE and IF nodes exist
 SWITCHES = 12080  # from which IF-ELSE and SWITCH nodes, and empty bodies, exist
+ROOM = 1.25  # blocks a multiprocessor, of kernels that leave room for others
 PROGRAMMATIC = 12030  # from which edges may be programmatic
 EARLIEST_WAITER = 90  # the architecture from which kernels can wait for each other
 NO_GRAPH = "update it, or leave these out of the graph: --capture=-while,-conditional"
@@ -122,7 +123,7 @@ class GraphBuilder:
 
     def _kernel(self, graph: Any, step: KernelStep, after: list[Any]) -> Any:
         blocks, device = prod(step.grid), self.device
-        is_small = self._has_programmatic and blocks <= device.multiprocessors
+        is_small = self._has_programmatic and blocks <= ROOM * device.multiprocessors
         most = device.multiprocessors * figures_for(device.arch).threads
         is_bare = self._has_programmatic and step.is_bare and blocks * step.threads <= most
         early = [
