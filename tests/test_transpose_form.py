@@ -147,7 +147,7 @@ def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
     assert all("__syncthreads" in text_of(plan) for plan in plans)
     assert len({"& 31) / 4" in text_of(plan) for plan in plans}) == 2
     assert len({"hlo::word_at" in text_of(plan) for plan in plans}) == 2
-    assert len({"hlo::word_within" in text_of(plan) for plan in plans}) == 2
+    assert len({"hlo::turn_square" in text_of(plan) for plan in plans}) == 2
     kernels = Kernels(plans)
     for plan in plans:
         arguments = random_inputs(plan.inputs, 0)

@@ -27,6 +27,7 @@ from hlo2graph.backends.cuda.forms.grain import Across, Order
 from hlo2graph.backends.cuda.forms.thin_transpose import thin_kernel
 from hlo2graph.backends.cuda.forms.transpose_plan import WORDS, Tile, tiles_for
 from hlo2graph.backends.cuda.forms.whole_words import store_words
+from hlo2graph.backends.cuda.forms.word_tiles import word_tile_kernel, word_tile_of
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.widen import MOST_LINES, MOST_VALUES, most_alive
@@ -54,6 +55,8 @@ def turned_kernel(
     elements = prod(dims[d] for d in (*across.along, *across.across))
     if elements * max(shape.dtype.size for shape in (*signature.results, *cuts)) <= CACHED:
         return None
+    if words := word_tile_of(across, computation, signature):
+        return word_tile_kernel(across, words, computation, signature)
     for tile in tiles_for(across, cuts, signature):
         emitter = ElementEmitter(computations, signature.index_type)
         TileWriter(

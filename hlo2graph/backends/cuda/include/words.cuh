@@ -46,6 +46,36 @@ __device__ inline Word word_within(const Word* words, Index first) {
   return word_between(words[first >> Log2<Count>::value], words[last >> Log2<Count>::value], bits);
 }
 
+// The bytes of two words that `which` names, four bits each.
+__device__ inline u32 bytes_of(u32 low, u32 high, u32 which) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(low, high, which);
+#else
+  const u64 both = (u64)high << 32 | low;
+  u32 found = 0;
+  for (int k = 0; k < 4; ++k) found |= (u32)(both >> 8 * (which >> 4 * k & 7) & 255) << 8 * k;
+  return found;
+#endif
+}
+
+// Four words of four elements turned: word k of what is written, `step` words apart, has element k of
+// each.
+__device__ inline void turn_square(u32 a, u32 b, u32 c, u32 d, u32* to, int step) {
+  const u32 ab = bytes_of(a, b, 0x5140), cd = bytes_of(c, d, 0x5140);
+  const u32 ab_high = bytes_of(a, b, 0x7362), cd_high = bytes_of(c, d, 0x7362);
+  to[0] = bytes_of(ab, cd, 0x5410);
+  to[step] = bytes_of(ab, cd, 0x7632);
+  to[2 * step] = bytes_of(ab_high, cd_high, 0x5410);
+  to[3 * step] = bytes_of(ab_high, cd_high, 0x7632);
+}
+__device__ inline void turn_square(u64 a, u64 b, u64 c, u64 d, u64* to, int step) {
+  for (int k = 0; k < 4; ++k) {
+    const int bits = 32 * (k / 2), which = k % 2 ? 0x7632 : 0x5410;
+    const u64 low = bytes_of((u32)(a >> bits), (u32)(b >> bits), which);
+    to[k * step] = (u64)bytes_of((u32)(c >> bits), (u32)(d >> bits), which) << 32 | low;
+  }
+}
+
 // An element of a word.
 template <class T, class Word> __device__ inline T element_of(Word word, int number) {
   typedef typename BitsOf<sizeof(T)>::type Narrow;
