@@ -159,7 +159,7 @@ def call(target: str, operands: str, config: str, shape: str = "u16[10]") -> str
     )
 
 
-CHUNKS = '{"sort_digits": {"dimension": 0, "chunk": 4}}'
+CHUNKS = '{"sort_digits": {"dimension": 0, "chunk": 4, "first": 0}}'
 
 
 def test_steps_count_and_move():
@@ -176,7 +176,7 @@ def test_steps_count_and_move():
 def test_steps_are_checked():
     refused(call("sort_digits", "n, c", CHUNKS), "takes arrays, the bits of a digit")
     refused(call("count_digits", "x, x", CHUNKS), "two numbers as the bits of a digit")
-    refused(call("sort_digits", "x, n, c", CHUNKS.replace("4}", "5}")), "takes counts of")
+    refused(call("sort_digits", "x, n, c", CHUNKS.replace("4,", "5,")), "takes counts of")
     refused(call("count_digits", "x, c, n", CHUNKS), "arrays of the same sizes")
     text = call("count_digits", "x, n", CHUNKS, "s32[1,3,256]")
     refused(text.replace("u8[] convert", "u16[] negate"), "must return u8")

@@ -27,6 +27,7 @@ from hlo2graph.ops.expect import host_arrays, refuse, require
 from hlo2graph.ops.sort_digits import (
     COUNT_DIGITS,
     SORT_DIGITS,
+    begins_with_digits,
     count_digits,
     infer_counts,
     infer_sorted,
@@ -165,7 +166,12 @@ def _device(instr: Instruction) -> DeviceChoice:
 
 def takes_in(instr: Instruction) -> bool:
     """Tell whether a call's kernel may compute what makes its operands: it reads each once."""
-    return begins_a_sort(instr) or factors_block(instr) or factors_panel(instr)
+    return (
+        begins_a_sort(instr)
+        or begins_with_digits(instr)
+        or factors_block(instr)
+        or factors_panel(instr)
+    )
 
 
 def less_workspace(instr: Instruction) -> Instruction:

@@ -5,7 +5,8 @@ these in one array: where in a key the digit lies, and a mask of its bits. So al
 have the same kernels. Elements along a dimension are taken in chunks of `chunk` (the last may be
 shorter). The first call gives how many elements of each chunk of a row have each digit:
 s32[rows, chunks, 256]. The second one is given these counts behind the others, and sorts by the
-digit; elements of the same digit keep their order.
+digit; elements of the same digit keep their order. The `first` of these may read what its kernel
+computes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from hlo2graph.hlo import AnyShape, Attribute, Instruction, Shape, TupleShape
 from hlo2graph.hlo.attributes import Raw
 from hlo2graph.hlo.dtype import DTYPES, S32
-from hlo2graph.ops.custom_target import json_config
+from hlo2graph.ops.custom_target import json_config, target_of
 from hlo2graph.ops.expect import as_arrays, callee, dimension, host_arrays, require, takes_scalars
 from hlo2graph.ops.folding import as_tuple
 from hlo2graph.ops.reduction import as_result
@@ -29,19 +30,20 @@ COUNT_DIGITS, SORT_DIGITS = "hlo2graph$count_digits", "hlo2graph$sort_digits"
 DIGITS, DIGIT_BITS = 256, 8
 WIDEST = 8  # bytes of an element that is moved
 U8 = DTYPES["u8"]
-_NAMES = ("dimension", "chunk")
+_NAMES = ("dimension", "chunk", "first")
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """Along which dimension elements are sorted, and how many a block takes."""
+    """Along which dimension elements are sorted, how many a block takes, and whether first."""
 
     dimension: int
     chunk: int
+    first: bool = False
 
     def attrs(self, target: str) -> dict[str, Attribute]:
         """Return the attributes of a call, all but `to_apply`."""
-        config = ", ".join(f'"{name}": {getattr(self, name)}' for name in _NAMES)
+        config = ", ".join(f'"{name}": {int(getattr(self, name))}' for name in _NAMES)
         return {
             "custom_call_target": target,
             "backend_config": Raw(f'{{"sort_digits": {{{config}}}}}'),
@@ -58,10 +60,18 @@ def chunks_of(instr: Instruction) -> Chunks | None:
     """Return what a call says of its chunks; None where it does not say it."""
     config = json_config(instr, "sort_digits")
     held: Mapping[str, Any] = config or {}
-    along, chunk = (held.get(name) for name in _NAMES)
+    along, chunk, first = (held.get(name) for name in _NAMES)
     if not (type(along) is int and type(chunk) is int and along >= 0 and 0 < chunk < 2**31):
         return None
-    return Chunks(along, chunk)
+    return Chunks(along, chunk, first == 1) if first in (0, 1) else None
+
+
+def begins_with_digits(instr: Instruction) -> bool:
+    """Tell whether an instruction is a first step, which looks at each element once."""
+    if instr.opcode != "custom-call" or target_of(instr) != SORT_DIGITS:
+        return False
+    chunks = chunks_of(instr)
+    return chunks is not None and chunks.first
 
 
 def why_not_digits(instr: Instruction) -> str | None:

@@ -6,7 +6,7 @@ The last digit of the last key comes first: each step keeps the order of those b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,30 +28,50 @@ def digits_of(keys: tuple[SortKey, ...]) -> int:
     return sum(key.dtype.bits // DIGIT_BITS for key in keys)
 
 
-def regions_of(keys: tuple[SortKey, ...], names: Names, stem: str) -> Iterator[Computation]:
-    """Yield what gives a digit of an element, for each key."""
+@dataclass(frozen=True, slots=True)
+class KeyDigits:
+    """What gives digits of an element's key, and the same of those arrays alone that make it."""
+
+    region: Computation
+    counted: Computation
+    used: tuple[int, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the bits of which there are digits."""
+        shape = self.region.parameters[-1].shape
+        assert isinstance(shape, Shape)
+        return shape.dtype
+
+
+def digits_of_keys(keys: tuple[SortKey, ...], names: Names, stem: str) -> Iterator[KeyDigits]:
+    """Yield what gives digits of an element, for each key."""
     for key in keys:
-        yield _region(key, names.fresh(f"{stem}.digit"))
+        region = _region(key, names.fresh(f"{stem}.digit"))
+        users = {o for i in region.instructions for o in i.operands}
+        arrays = region.parameters[:-2]
+        used = tuple(k for k, p in enumerate(arrays) if p.name in users)
+        yield KeyDigits(region, _counted(region, used, names), used)
 
 
 def sort_by_digits(
-    draft: Draft, instr: Instruction, chunks: Chunks, regions: Sequence[Computation]
+    draft: Draft, instr: Instruction, chunks: Chunks, keys: Sequence[KeyDigits]
 ) -> None:
     """Put a count and a step for each digit into a sort's place."""
     operands = instr.operands
-    digits = [(r, n) for r in reversed(regions) for n in range(_number(r).bits // DIGIT_BITS)]
-    for left, (region, number) in zip(reversed(range(len(digits))), digits, strict=True):
-        kind = _number(region)
-        bits = _bits(draft, instr, kind, number)
-        attrs = {**chunks.attrs(COUNT_DIGITS), "to_apply": region.name}
+    digits = [(key, n) for key in reversed(keys) for n in range(key.dtype.bits // DIGIT_BITS)]
+    for step, (key, number) in enumerate(digits):
+        bits = _bits(draft, instr, key.dtype, number)
+        attrs = {**chunks.attrs(COUNT_DIGITS), "to_apply": key.counted.name}
         shape = chunks.counts_of(draft.shape(operands[0]))
-        counts = draft.add(instr, "custom-call", shape, (*operands, bits), attrs)
-        attrs = {**chunks.attrs(SORT_DIGITS), "to_apply": region.name}
+        looked = (*(operands[k] for k in key.used), bits)
+        counts = draft.add(instr, "custom-call", shape, looked, attrs)
+        how = replace(chunks, first=step == 0)
+        attrs = {**how.attrs(SORT_DIGITS), "to_apply": key.region.name}
         given = (*operands, bits, counts)
-        if left:
-            operands = leaves_of(
-                draft, instr, draft.add(instr, "custom-call", instr.shape, given, attrs)
-            )
+        if step < len(digits) - 1:
+            name = draft.add(instr, "custom-call", instr.shape, given, attrs)
+            operands = leaves_of(draft, instr, name)
             continue
         kept = {n: v for n, v in instr.attrs.items() if n not in ("dimensions", "is_stable")}
         last = replace(instr, opcode="custom-call", operands=given, attrs={**kept, **attrs})
@@ -68,18 +88,26 @@ def leaves_of(draft: Draft, instr: Instruction, name: str) -> tuple[str, ...]:
     )
 
 
+def _counted(region: Computation, used: tuple[int, ...], names: Names) -> Computation:
+    """Return a region of the arrays alone that it uses, and of the bits."""
+    *arrays, place, mask = region.parameters
+    if len(used) == len(arrays):
+        return region
+    kept = [*(arrays[k] for k in used), place, mask]
+    numbers = {p.name: n for n, p in enumerate(kept)}
+    lines = tuple(
+        replace(i, payload=numbers[i.name]) if i.opcode == "parameter" else i
+        for i in region.instructions
+        if i.opcode != "parameter" or i.name in numbers
+    )
+    return Computation(names.fresh(f"{region.name}.counted"), lines, region.root)
+
+
 def _bits(draft: Draft, instr: Instruction, kind: DType, number: int) -> str:
     """Write where digit `number` lies in a number, the least one first, and its mask."""
     shape = Shape(kind, (2,))
     array = np.asarray([number * DIGIT_BITS, DIGITS - 1], kind.numpy)
     return draft.add(instr, "constant", shape, payload=Literal(shape, array))
-
-
-def _number(region: Computation) -> DType:
-    """Return the type of the bits of which a region gives digits."""
-    shape = region.parameters[-1].shape
-    assert isinstance(shape, Shape)
-    return shape.dtype
 
 
 def _region(key: SortKey, name: str) -> Computation:

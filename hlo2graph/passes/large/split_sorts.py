@@ -37,7 +37,13 @@ from hlo2graph.ops.sort_runs import (
     window_for,
 )
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.large.digits import digits_of, leaves_of, regions_of, sort_by_digits
+from hlo2graph.passes.large.digits import (
+    KeyDigits,
+    digits_of,
+    digits_of_keys,
+    leaves_of,
+    sort_by_digits,
+)
 from hlo2graph.passes.large.sort_steps import chunks_of_sort, steps_of_sort
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
@@ -130,7 +136,7 @@ class _Orders:
         self._names = Names(computations)
         self._found: dict[str, str] = {}
         self.made: dict[str, Computation] = {}
-        self._digits: dict[str, list[Computation]] = {}
+        self._digits: dict[str, list[KeyDigits]] = {}
 
     def total(self, name: str) -> str:
         """Return the name of a comparator like `name`."""
@@ -152,11 +158,12 @@ class _Orders:
         """Return the keys that a comparator compares one after the other, if it does no more."""
         return sort_keys(self._known(name), name)
 
-    def digits(self, name: str) -> list[Computation]:
+    def digits(self, name: str) -> list[KeyDigits]:
         """Return what gives the digits of an element that a comparator compares."""
         if name not in self._digits:
-            self._digits[name] = list(regions_of(self.keys(name), self._names, name))
-            self.made.update({region.name: region for region in self._digits[name]})
+            self._digits[name] = list(digits_of_keys(self.keys(name), self._names, name))
+            for key in self._digits[name]:
+                self.made |= {c.name: c for c in (key.region, key.counted)}
         return self._digits[name]
 
     def _known(self, name: str) -> Mapping[str, Computation]:
