@@ -197,8 +197,8 @@ def why(
     verify_calls(module.computations)
     decisions: tuple[Decisions, ...] = ()
     for rewrite in _rewrites(module, chosen):
-        if rewrite in (fuse, ALONE[fuse]):
-            decisions = fusion_decisions(module, figures_for(chosen.machine).cluster)
+        if rewrite is fuse:
+            decisions = fusion_decisions(module)
         module = rewrite(module)
     return Why(decisions, launches_of(module))
 

@@ -277,7 +277,7 @@ ENTRY e {{
 @needs_gxx
 def test_readers_fold_a_few_parts_themselves():
     """Three kernels: the parts of sums, those of squares, and what is made of both."""
-    plan = h2g.plan(STATISTICS.format(4096), target="sm_80")
+    plan = h2g.plan(STATISTICS.format(4096), target="sm_90")
     assert len(plan.body.thunks) == 3
     arguments = random_inputs(plan.inputs, 0)
     (found,), (want,) = EmulatedExecutable(plan)(*arguments), HostExecutable(plan)(*arguments)

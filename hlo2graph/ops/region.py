@@ -11,7 +11,6 @@ so, the loop form computes it, each thread folding alone.
 - `Attention`: a dot of what reduces along rows make of another dot's results.
 - `SideBySide`: independent fusions, results of a tuple, each in its own form.
 - `Sweeps`: calls of one computation, one behind the other: rounds of a stencil.
-- `ElementLoop`: a loop in which each element goes its own way.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
 from hlo2graph.ops.device_folds import window_dims
-from hlo2graph.ops.element_loop import ElementLoop, element_loop_of
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import go_together
 from hlo2graph.ops.region_attention import Weighing, weighing_of
@@ -36,9 +34,6 @@ from hlo2graph.ops.spec import Lowering
 from hlo2graph.ops.sweeps import Sweeps, sweeps_of
 
 FEWEST = 32  # steps of a fold below which one thread does it alone
-WAVE, SHARING, SECTOR = 128, 8, 32
-AGAIN_BYTES = 48 << 10
-SHARED_STEPS = 128  # of a block that shares results with others
 MOST_COLUMNS = 1 << 16  # of a row of which something full-size waits for a fold
 LONGEST_COLUMNS = 3 << 16  # the same of one array of HELD_BYTES an element at most
 HELD_BYTES = 4  # that the blocks of a cluster hold of each element
@@ -115,28 +110,9 @@ class Rows(Folding):
 class Columns(Folding):
     """The most minor dimension is kept: threads side by side fold results side by side.
 
-    {0}, and {1} of three dimensions, make columns of row-major values. Where there is one stage,
-    and what depends on it has its size, results may be full-size otherwise. Else what was folded is
-    looked at `again`: only where about WAVE blocks, SHARING for a SECTOR of results, have
-    AGAIN_BYTES of it each, or less.
+    {0}, and {1} of three dimensions, make columns of row-major values. There is one stage. What
+    depends on it has its size; results may be full-size otherwise.
     """
-
-    again: bool = False
-
-    @property
-    def comes_back(self) -> bool:
-        """Tell whether a block's part is small enough to be looked at again."""
-        blocks = min(WAVE, self._sectors * SHARING)
-        return not self.bridges and self.space.shape.size <= AGAIN_BYTES * blocks
-
-    @property
-    def shares(self) -> bool:
-        """Tell whether blocks that lie together may share out the steps of a result."""
-        return 2 * self._sectors <= WAVE and self.steps >= 2 * SHARED_STEPS
-
-    @property
-    def _sectors(self) -> int:
-        return -(-self.results * self.space.shape.dtype.size // SECTOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +146,7 @@ class SideBySide:
     parts: tuple[str, ...]
 
 
-Region: TypeAlias = Loop | Rows | Columns | Own | Attention | SideBySide | Sweeps | ElementLoop
+Region: TypeAlias = Loop | Rows | Columns | Own | Attention | SideBySide | Sweeps
 
 
 def region_of(computation: Computation) -> Region | None:
@@ -178,8 +154,8 @@ def region_of(computation: Computation) -> Region | None:
     if (own := own_root(computation)) is not None:
         dear = any(i is not own and _is_dear(computation, i) for i in computation.instructions)
         return None if dear else Own(own.name)
-    if (rounds := sweeps_of(computation) or element_loop_of(computation)) is not None:
-        return rounds
+    if (sweeps := sweeps_of(computation)) is not None:
+        return sweeps
     folds = [i for i in computation.instructions if _is_dear(computation, i)]
     if not folds:
         return _side_by_side(computation) or Loop()
@@ -268,8 +244,7 @@ def _folding(computation: Computation, reduces: list[Instruction]) -> Rows | Col
     minor = next((d for d in space.shape.minor_to_major if space.shape.dims[d] > 1), None)
     again = len(stages) > 1 or waiting.full_waits  # what was folded is looked at again
     if minor not in space.reduced:
-        columns = Columns(space, stages, tuple(waiting.bridges), waits, again)
-        return None if again and not columns.comes_back else columns
+        return None if again else Columns(space, stages, tuple(waiting.bridges), waits)
     rows = Rows(space, stages, tuple(waiting.bridges), waits)
     return None if again and rows.steps > _most_columns(computation, space) else rows
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 
 from hlo2graph.hlo import Module
-from hlo2graph.passes.fusion.fuse import fuse
 from hlo2graph.passes.order import Pass
 from hlo2graph.passes.split_convolutions import split_convolutions
 from hlo2graph.passes.split_reductions import split_reductions
@@ -21,5 +20,6 @@ def _alone(rewrite: Callable[[Module, int], Module]) -> Pass:
 
 
 ALONE: Mapping[Pass, Pass] = {
-    rewrite: _alone(rewrite) for rewrite in (split_convolutions, split_reductions, fuse)
+    split_convolutions: _alone(split_convolutions),
+    split_reductions: _alone(split_reductions),
 }

@@ -95,8 +95,7 @@ def _of_region(
             return Estimate(moving)
         case Rows() | Columns():
             blocks = _blocks(region.results * region.steps)
-            shares = isinstance(region, Columns) and region.shares  # blocks of one kernel alone
-            return Estimate(moving + FOLD_NS, blocks, joins=not shares)
+            return Estimate(moving + FOLD_NS, blocks, joins=True)
         case Own(hero):
             return _of_hero(inside[hero], moving, inside)
         case Attention(weighing):

@@ -9,10 +9,9 @@ as one step would. Only regions that are one associative operation are taken apa
 The rule, all of it: a reduce is taken apart where that saves GAIN_NS by this reckoning. A block
 moves BLOCK_BYTES_EACH_NS, all together at most what memory gives; AT_ONCE large ones run at once,
 the last few by themselves. There is a block for each result where the most minor dimension is
-folded, else one for each RUN_BYTES of results side by side; of arrays of CACHED at most there are
-CLUSTER for each SECTOR, as far as AT_ONCE go, which share it out. A row that one kernel can
-normalise, totals and all, is left whole. The first step is given PARTS blocks, or fewer of
-PART_BYTES, of rows of ROW_BYTES, cut along the most major dimension that gives as many.
+folded, else one for each RUN_BYTES of results side by side. A row that one kernel can normalise,
+totals and all, is left whole. The first step is given PARTS blocks, or fewer of PART_BYTES, of rows
+of ROW_BYTES, cut along the most major dimension that gives as many.
 
 Rows of columns that end within an access take a quarter longer to read, at least. So as many side
 by side as end with one are folded as one row, where there are FEWEST_WIDE such rows at least; the
@@ -40,8 +39,6 @@ from hlo2graph.passes.split_steps import Cut, Regions, Steps, wide_type
 GAIN_NS = 4 * LAUNCH_NS  # of which the second step's launch takes one
 BLOCK_BYTES_EACH_NS = 40
 RUN_BYTES = 128
-SECTOR = 32
-CACHED = 4 << 20
 CLUSTER = 8
 AT_ONCE = 132
 PARTS = 1056  # at most, so that all run at once: eight a multiprocessor of a large GPU
@@ -57,7 +54,7 @@ LYING = frozenset(  # what is in memory, or holds one element, when the reduce b
 def split_reductions(module: Module, cluster: int = CLUSTER) -> Module:
     """Return `module` with large reduces of few results taken apart.
 
-    cluster: blocks that may share what one would fold.
+    cluster: blocks that may share a row.
     """
     regions = Regions(module)
     effects, stepped = with_effects(module.computations), sequences(module)
@@ -85,8 +82,7 @@ def _split(draft: Draft, instr: Instruction, regions: Regions, cluster: int) -> 
         return
     blocks = _blocks(source, numbers(instr))
     beside = _beside(draft, instr, source)
-    sharing = blocks if beside > 1 else _sharing(source, numbers(instr), blocks, cluster)
-    if not _pays(source, sharing, beside) or _normalises(draft, instr, source, cluster):
+    if not _pays(source, blocks, beside) or _normalises(draft, instr, source, cluster):
         return
     name, shape, reduced = _merged(draft, instr, source)
     blocks *= beside
@@ -107,17 +103,6 @@ def _blocks(shape: Shape, reduced: Sequence[int]) -> int:
     """Return how many blocks fold in one step."""
     results = prod(n for d, n in enumerate(shape.dims) if d not in reduced)
     return results if _is_rows(shape, reduced) else -(-results * shape.dtype.size // RUN_BYTES)
-
-
-def _sharing(shape: Shape, reduced: Sequence[int], blocks: int, cluster: int) -> int:
-    """Return how many blocks fold in one step where those of a cluster share results."""
-    if _is_rows(shape, reduced) or shape.size > CACHED or cluster == 1:
-        return blocks
-    results = prod(n for d, n in enumerate(shape.dims) if d not in reduced)
-    found = -(-results * shape.dtype.size // SECTOR)
-    while cluster > 1 and found * cluster > AT_ONCE:
-        cluster //= 2
-    return max(blocks, found * cluster)
 
 
 def _beside(draft: Draft, instr: Instruction, shape: Shape) -> int:

@@ -24,15 +24,10 @@ from hlo2graph.passes.join import Joiner
 from hlo2graph.passes.loops.carried import carried_state, loop_bodies
 from hlo2graph.passes.sequences import sequences
 
-CLUSTER = 8
 
-
-def fuse(module: Module, cluster: int = CLUSTER) -> Module:
-    """Return `module` with fusions formed in every computation that becomes thunks.
-
-    cluster: blocks that may share what one would fold.
-    """
-    fused = {f.computation.name: f for f in _fused(module, cluster)}
+def fuse(module: Module) -> Module:
+    """Return `module` with fusions formed in every computation that becomes thunks."""
+    fused = {f.computation.name: f for f in _fused(module)}
     computations: dict[str, Computation] = {}
     for name, computation in module.computations.items():
         if name in fused:
@@ -42,11 +37,11 @@ def fuse(module: Module, cluster: int = CLUSTER) -> Module:
     return replace(module, computations=computations)
 
 
-def fusion_decisions(module: Module, cluster: int = CLUSTER) -> tuple[Decisions, ...]:
+def fusion_decisions(module: Module) -> tuple[Decisions, ...]:
     """Return what `fuse` decides, and why, for every computation that becomes thunks."""
     return tuple(
         decisions_of(name, f.merging, f.rewriting.named, attended(module, name))
-        for f in _fused(module, cluster)
+        for f in _fused(module)
         for name in (f.computation.name,)
     )
 
@@ -60,7 +55,7 @@ class _Fused:
     rewriting: Rewriting
 
 
-def _fused(module: Module, cluster: int) -> Iterator[_Fused]:
+def _fused(module: Module) -> Iterator[_Fused]:
     stepped = sequences(module)
     effects = with_effects(module.computations)
     exact = in_any_order(module.computations)
@@ -72,7 +67,7 @@ def _fused(module: Module, cluster: int) -> Iterator[_Fused]:
             given = computation.parameters if keeps_arguments(module, computation) else ()
             kept = frozenset(parameter.name for parameter in given)
             body = Body.of(computation, effects, carried, kept, exact)
-            judge = Judge(body, comes_back=cluster > 1)
+            judge = Judge(body)
             growth = Growth(body, judge)
             merging = Merging.of(body, judge, taken_apart(judge, growth.run()), growth.stays)
             groups = merging.run()

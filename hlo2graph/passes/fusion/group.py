@@ -71,9 +71,8 @@ class Group:
 class Judge:
     """Decides by the cost rule which instructions of one body make a good kernel."""
 
-    def __init__(self, body: Body, *, comes_back: bool = True) -> None:
-        """Take whether columns may be looked at again, for which a device needs blocks to share."""
-        self.body, self._comes_back = body, comes_back
+    def __init__(self, body: Body) -> None:
+        self.body = body
         self.facts = Table(body)
         self.apart: frozenset[str] = frozenset()  # what no kernel computes for many elements again
         self._alone: dict[str, Group] = {}
@@ -134,8 +133,6 @@ class Judge:
         region: Region | None = Loop()
         if any(self.facts[name].is_hero for name in members):
             region = region_of(self.body.outline(members, results, "candidate").computation)
-            if isinstance(region, Columns) and region.again and not self._comes_back:
-                region = None
         sheet = Sheet.of(self.facts, members, results, region)
         return Group(members, results, region, sheet, sheet.cost())
 
