@@ -9,24 +9,24 @@ SIZES = {"b": 3, "m": 40, "k": 64, "n": 24}
 
 CUTS = {  # dots with operands that are cut out of others, and how many of those there are
     "heads": (
-        "x = f32[512,1536] parameter(0)\n"
-        "q = f32[512,512] slice(x), slice={[0:512], [0:512]}\n"
-        "k = f32[512,512] slice(x), slice={[0:512], [512:1024]}\n"
-        "qs = f32[512,8,64] reshape(q)\nks = f32[512,8,64] reshape(k)\n"
-        "ROOT r = f32[8,512,512] dot(qs, ks), lhs_batch_dims={1}, rhs_batch_dims={1}, "
+        "x = f32[640,1536] parameter(0)\n"
+        "q = f32[640,512] slice(x), slice={[0:640], [0:512]}\n"
+        "k = f32[640,512] slice(x), slice={[0:640], [512:1024]}\n"
+        "qs = f32[640,8,64] reshape(q)\nks = f32[640,8,64] reshape(k)\n"
+        "ROOT r = f32[8,640,640] dot(qs, ks), lhs_batch_dims={1}, rhs_batch_dims={1}, "
         "lhs_contracting_dims={2}, rhs_contracting_dims={2}",
         1,
     ),
     "one-of-two": (
-        "x = f32[600,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
-        "s = f32[512,512] slice(x), slice={[64:576], [0:512]}\n"
-        "ROOT r = f32[512,512] dot(w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "x = f32[720,512] parameter(0)\nw = f32[640,512] parameter(1)\n"
+        "s = f32[640,512] slice(x), slice={[64:704], [0:512]}\n"
+        "ROOT r = f32[640,640] dot(w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
         2,
     ),
     "every-other-row": (
-        "x = f32[1024,512] parameter(0)\nw = f32[512,512] parameter(1)\n"
-        "s = f32[512,512] slice(x), slice={[0:1024:2], [0:512]}\n"
-        "ROOT r = f32[512,512] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "x = f32[1280,512] parameter(0)\nw = f32[512,640] parameter(1)\n"
+        "s = f32[640,512] slice(x), slice={[0:1280:2], [0:512]}\n"
+        "ROOT r = f32[640,640] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
         2,
     ),
 }

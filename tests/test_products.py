@@ -101,7 +101,7 @@ def test_many_products_share_an_operand(lhs, rhs, out, dims):
 
 
 def test_a_target_decides_who_multiplies():
-    text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=512, k=512, n=512)
+    text = dot_text("mk", "kn", ("mk", "kn", "mn"), m=768, k=768, n=768)
     host, gpu = (h2g.plan(text, target=t).body.thunks for t in ("host", "sm_90"))
     assert not any(isinstance(t, Library) for t in host)
     (call,) = gpu
@@ -111,13 +111,13 @@ def test_a_target_decides_who_multiplies():
 
 def test_products_that_run_at_once_have_workspaces_of_their_own():
     body = "".join(
-        f"  d{k} = f32[512,512] dot(a, a), lhs_contracting_dims={{{k % 2}}}, "
+        f"  d{k} = f32[768,768] dot(a, a), lhs_contracting_dims={{{k % 2}}}, "
         f"rhs_contracting_dims={{0}}\n"
         for k in range(2)
     )
     text = (
-        f"HloModule two\nENTRY main {{\n  a = f32[512,512] parameter(0)\n{body}"
-        "  ROOT t = (f32[512,512], f32[512,512]) tuple(d0, d1)\n}\n"
+        f"HloModule two\nENTRY main {{\n  a = f32[768,768] parameter(0)\n{body}"
+        "  ROOT t = (f32[768,768], f32[768,768]) tuple(d0, d1)\n}\n"
     )
     plan = h2g.plan(text, target="sm_90")
     one, other = (t.workspace[0] for t in plan.body.thunks)
@@ -132,8 +132,8 @@ def test_products_that_run_at_once_have_workspaces_of_their_own():
         ({"m": 2, "n": 2, "k": 40}, "none", False),
         ({"m": 128, "n": 128, "k": 128}, "none", True),
         ({"m": 128, "n": 128, "k": 128}, "default", False),
-        ({"m": 8, "n": 8, "k": 8192}, "default", True),
-        ({"m": 1024, "n": 1024, "k": 128}, "default", True),
+        ({"m": 8, "n": 8, "k": 8192}, "default", False),
+        ({"m": 2048, "n": 1024, "k": 128}, "default", True),
         ({"m": 1, "n": 8192, "k": 8192}, "default", False),
         ({"m": 1, "n": 8192, "k": 8192}, "none", True),
     ],
@@ -170,10 +170,10 @@ def test_a_library_reads_slices_where_they_lie(name):
 def test_what_no_library_can_read_is_cut_out_first():
     """Neither rows nor columns of every other element lie side by side."""
     text = (
-        "HloModule m\nENTRY main {\nx = f32[512,1024] parameter(0)\n"
-        "w = f32[512,512] parameter(1)\n"
-        "s = f32[512,512] slice(x), slice={[0:512], [0:1024:2]}\n"
-        "ROOT r = f32[512,512] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+        "HloModule m\nENTRY main {\nx = f32[640,1024] parameter(0)\n"
+        "w = f32[512,640] parameter(1)\n"
+        "s = f32[640,512] slice(x), slice={[0:640], [0:1024:2]}\n"
+        "ROOT r = f32[640,640] dot(s, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
     )
     kinds = [type(t) for t in h2g.plan(text, target="sm_90").body.thunks]
     assert kinds[1:] == [Library]
