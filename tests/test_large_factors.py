@@ -68,6 +68,7 @@ WAYS = list(product((True, False), (True, False), TRANSPOSES))
 CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
     "small-f32": (cholesky("f32", "3,5,5"), [positive("f32", 3, 5, 5)]),
     "small-c64": (cholesky("c64", "2,31,31", "false"), [positive("c64", 2, 31, 31)]),
+    "small-many": (cholesky("f32", "140,40,40"), [positive("f32", 140, 40, 40)]),
     "large-f32": (cholesky("f32", "150,150"), [positive("f32", 150, 150)]),
     "large-c64": (cholesky("c64", "2,70,70"), [positive("c64", 2, 70, 70)]),
     "large-f64": (cholesky("f64", "65,65", "false"), [positive("f64", 65, 65)]),

@@ -41,7 +41,9 @@ class Writer:
 
     def square(self) -> Square:
         """Return how a block keeps the first operand at hand."""
-        return Square(self.type, self.rows, self.shape.dtype.size)
+        batches = prod(self.shape.dims[: self.batch_rank])
+        many = batches > self.form.signature.device.multiprocessors
+        return Square(self.type, self.rows, self.shape.dtype.size, many)
 
     def matrix(self, name: str, result: int) -> str:
         """Declare the matrix that a result holds for this block."""

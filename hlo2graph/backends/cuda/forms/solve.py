@@ -45,7 +45,8 @@ def _small_cholesky(form: Form) -> KernelSource:
     shape, emit = form.results[0], form.emitter()
     lower, size = bool(form.instr.attrs.get("lower", False)), shape.dims[-1]
     kind = compute_type(shape.dtype)
-    square = Square(kind, size, shape.dtype.size)
+    many = prod(shape.dims[:-2]) > form.signature.device.multiprocessors
+    square = Square(kind, size, shape.dtype.size, many)
     batch = emit.split(emit.integer(emit.block_index), shape.dims[:-2])
     every = f"for (int at = threadIdx.x; at < {size * size}; at += {square.threads})"
 

@@ -116,24 +116,36 @@ def _fill_by_columns(
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """`size` rows of numbers of the C++ type `kind`."""
+    """`size` rows of numbers of the C++ type `kind`.
+
+    many: the device has other matrices for each multiprocessor, so that none of its warps may idle.
+    """
 
     kind: str
     size: int
     element_bytes: int
+    many: bool
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return 256 if self.size <= _SMALL else 512
+        few = 256 if self.size <= _SMALL else 384
+        return WARP * self._blocks if self.many else few
 
     @property
     def bytes(self) -> int:
         """Of shared memory."""
-        is_small = self.size <= _SMALL_BLOCK or self.element_bytes > _HALF
-        block = _SMALL_BLOCK if is_small else _BLOCK
-        rows = -(-self.size // block) * block
+        rows = self._blocks * self._block
         return rows * (rows * self.element_bytes + GAP_BYTES)
+
+    @property
+    def _blocks(self) -> int:
+        return -(-self.size // self._block)
+
+    @property
+    def _block(self) -> int:
+        is_small = self.size <= _SMALL_BLOCK or self.element_bytes > _HALF
+        return _SMALL_BLOCK if is_small else _BLOCK
 
     def declare(self, emit: ElementEmitter) -> None:
         """Declare it as `a`, whose elements are `a.at[row][column]`."""

@@ -14,7 +14,7 @@ namespace hlo {
 template <class T, int Size> struct Square {
   static constexpr int Block = sizeof(T) > 8 || Size <= 16 ? 16 : 32;
   static constexpr int Whole = (Size + Block - 1) / Block * Block, Blocks = Whole / Block;
-  static constexpr int AtOnce = 16 / sizeof(T), Strip = 8;
+  static constexpr int AtOnce = 16 / sizeof(T);
   struct alignas(16) Few {
     T x[AtOnce];
   };
@@ -57,129 +57,177 @@ __device__ inline f32 share_of(f32 pivot) {
   return 1 / pivot;
 #endif
 }
-__device__ inline f64 share_of(f64 pivot) { return 1 / pivot; }
+__device__ inline f64 share_of(f64 pivot) {
+#ifdef __CUDA_ARCH__
+  f64 found;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(pivot));
+  found = ::fma(::fma(-pivot, found, 1.0), found, found);
+  found = ::fma(::fma(-pivot, found, 1.0), found, found);
+  return pivot < 1e300 ? found : 1 / pivot;  // which is too small for the instruction
+#else
+  return 1 / pivot;
+#endif
+}
 
-// Factor a block of the diagonal, a row a lane of one warp; `shares` become one over the factor's
-// diagonal. Returns the number of the first column without a factor, or 0.
-template <int Size, class T, class Real>
-__device__ inline int factor_corner(Square<T, Size>& a, int first, Real* shares) {
-  constexpr int block = Square<T, Size>::Block;
+template <class T> struct alignas(16) Told {
+  T x[4];
+};
+
+// Factor a block of the diagonal, a row a lane of one warp, and divide as many rows from `below` on by
+// the factor's adjoint, in the same steps. Returns the number of the first column without a factor,
+// or 0. `told` is the warp's own, for what its lanes tell each other.
+//
+// Columns are taken by fours. Each lane factors their corner, and takes its rows' part of them out of
+// the rest of its rows: of the others' it needs these four numbers, which are read together. The next
+// four columns come first, and the others while these are factored.
+template <bool Below, int Size, class T>
+__device__ inline int factor_corner(
+    Square<T, Size>& a, int first, int below, Told<T> (*told)[Square<T, Size>::Block]) {
+  typedef decltype(real(T{})) Real;
+  typedef Square<T, Size> Matrix;
+  constexpr int block = Matrix::Block, few = 4;
   const int lane = threadIdx.x % block;
   int bad = 0;
-  T x[block];
+  Real own = 1;
+  T x[block], y[block], share_x[2][few], share_y[2][few];
   a.read(first + lane, first, x);
-  Real own = 1, pivot = shuffle_from(real(x[0]), 0);
+  if (Below) a.read(below + lane, first, y);
+  const auto take = [&](int g, int from, int to) {
 #pragma unroll
-  for (int k = 0; k < block; ++k) {
-    const bool fails = !(pivot > 0) | !is_finite(pivot);
-    bad = fails & (bad == 0) ? first + k + 1 : bad;
-    own = lane == k ? pivot : own;
-    const Real share = share_of(pivot);
-    const T here = scaled(x[k], share);
+    for (int j = 0; j < block; ++j)
+      if (j >= from && j < to) {
+        const Told<T> others = told[g / few % 2][j];
 #pragma unroll
-    for (int j = k + 1; j < block; ++j) {
-      const T other = shuffle_from(x[k], j);
-      // Each lane makes the next pivot of what it was: no shuffle is between one and the next.
-      if (j == k + 1)
-        pivot = minus_product(shuffle_from(real(x[j]), j), real(multiply(other, conj(other))), share);
-      x[j] = minus_product(x[j], here, conj(other));
+        for (int k = 0; k < few; ++k) {
+          x[j] = minus_product(x[j], share_x[g / few % 2][k], others.x[k]);
+          if (Below) y[j] = minus_product(y[j], share_y[g / few % 2][k], others.x[k]);
+        }
+      }
+  };
+#pragma unroll
+  for (int g = 0; g < block; g += few) {
+    const int turn = g / few % 2;
+    T corner[few][few];
+#pragma unroll
+    for (int r = 0; r < few; ++r)
+#pragma unroll
+      for (int c = 0; c <= r; ++c) corner[r][c] = shuffle_from(x[g + c], g + r);
+#pragma unroll
+    for (int k = 0; k < few; ++k) {
+      const Real pivot = real(corner[k][k]), share = share_of(pivot);
+      const bool fails = !(pivot > 0) | !is_finite(pivot);
+      bad = fails & (bad == 0) ? first + g + k + 1 : bad;
+      own = lane == g + k ? pivot : own;
+      share_x[turn][k] = scaled(x[g + k], share);
+      if (Below) share_y[turn][k] = scaled(y[g + k], share);
+#pragma unroll
+      for (int c = k + 1; c < few; ++c) {
+        const T other = conj(corner[c][k]);
+        x[g + c] = minus_product(x[g + c], share_x[turn][k], other);
+        if (Below) y[g + c] = minus_product(y[g + c], share_y[turn][k], other);
+#pragma unroll
+        for (int r = c; r < few; ++r)
+          corner[r][c] = minus_product(corner[r][c], scaled(corner[r][k], share), other);
+      }
     }
+    if (g > 0) take(g - few, g + few, block);
+    if (g + few == block) break;
+#pragma unroll
+    for (int k = 0; k < few; ++k) told[turn][lane].x[k] = conj(x[g + k]);
+    __syncwarp();
+    take(g, g + few, g + 2 * few);
   }
   const Real root = sqrt(own), mine = 1 / root;
 #pragma unroll
   for (int c = 0; c < block; ++c) {
-    const T below = scaled(x[c], shuffle_from(mine, c));
-    x[c] = lane == c ? convert<T>(root) : below;
+    const Real share = shuffle_from(mine, c);
+    x[c] = lane == c ? convert<T>(root) : scaled(x[c], share);
+    if (Below) y[c] = scaled(y[c], share);
   }
-  if (threadIdx.x >= block) return bad;
-  a.write(first + lane, first, x);
-  shares[lane] = mine;
+  if (threadIdx.x % 32 >= block) return bad;
+  if (Below) a.write(below + lane, first, y);
+  else a.write(first + lane, first, x);
   return bad;
 }
 
-// Divide the rows below a block of the diagonal by its factor's adjoint, a row a thread.
-template <int Size, class T, class Real>
-__device__ inline void divide_rows(Square<T, Size>& a, int first, const Real* shares) {
-  constexpr int block = Square<T, Size>::Block;
-  const int row = first + block + threadIdx.x;
-  if (row >= a.Whole) return;
-  T x[block];
-  a.read(row, first, x);
+// Take what a block of columns makes of 4 * Each columns of a block of rows, by a warp: each lane has
+// every eighth row and every fourth column.
+template <int Each, int Size, class T>
+__device__ inline void take_tile(Square<T, Size>& a, int first, int top, int left) {
+  typedef Square<T, Size> Matrix;
+  constexpr int block = Matrix::Block, few = Matrix::AtOnce, high = block / 8;
+  const int row = top + threadIdx.x % 32 / 4, column = left + threadIdx.x % 4;
+  T rest[high][Each];
 #pragma unroll
-  for (int j = 0; j < block; ++j) {
-    T factor[block];
-    a.read(first + j, first, factor);
+  for (int i = 0; i < high; ++i)
 #pragma unroll
-    for (int k = 0; k < j; ++k) x[j] = minus_product(x[j], x[k], conj(factor[k]));
-    x[j] = scaled(x[j], shares[j]);
+    for (int j = 0; j < Each; ++j) rest[i][j] = a.at[row + 8 * i][column + 4 * j];
+#pragma unroll 2
+  for (int k = 0; k < block; k += few) {
+    T mine[high][few], others[Each][few];
+#pragma unroll
+    for (int i = 0; i < high; ++i) a.read(row + 8 * i, first + k, mine[i]);
+#pragma unroll
+    for (int j = 0; j < Each; ++j) a.read(column + 4 * j, first + k, others[j]);
+#pragma unroll
+    for (int i = 0; i < high; ++i)
+#pragma unroll
+      for (int j = 0; j < Each; ++j)
+#pragma unroll
+        for (int n = 0; n < few; ++n)
+          rest[i][j] = minus_product(rest[i][j], mine[i][n], conj(others[j][n]));
   }
-  a.write(row, first, x);
+#pragma unroll
+  for (int i = 0; i < high; ++i)
+#pragma unroll
+    for (int j = 0; j < Each; ++j) a.at[row + 8 * i][column + 4 * j] = rest[i][j];
 }
 
-// Take what a block of columns makes of a few columns of a block of rows, by a warp, a row a lane.
-template <int Size, class T>
-__device__ inline void take_strip(Square<T, Size>& a, int first, int top, int left) {
-  constexpr int block = Square<T, Size>::Block, strip = Square<T, Size>::Strip;
-  const int row = top + threadIdx.x % block;
-  T mine[block], rest[strip];
-  a.read(row, first, mine);
-  a.read(row, left, rest);
-#pragma unroll
-  for (int c = 0; c < strip; ++c) {
-    T other[block];
-    a.read(left + c, first, other);
-#pragma unroll
-    for (int k = 0; k < block; ++k) rest[c] = minus_product(rest[c], mine[k], conj(other[k]));
-  }
-  if (threadIdx.x % 32 < block) a.write(row, left, rest);
-}
-
-// The same for all blocks of the triangle from block `next` on but that of the diagonal, by all warps
-// but the first.
-template <int Size, int Threads, class T>
-__device__ inline void take_rest(Square<T, Size>& a, int next, int warp) {
-  constexpr int block = Square<T, Size>::Block, strip = Square<T, Size>::Strip;
-  int row = next, column = next;
-  int skip = (warp - 1) / (block / strip) + 1, part = (warp - 1) % (block / strip);
+// The same, by warp `number` of `count`, for all blocks of the triangle from block `from` on, or, with
+// Column, for those of its first column.
+template <bool Column, int Size, class T>
+__device__ inline void take_blocks(Square<T, Size>& a, int first, int from, int number, int count) {
+  constexpr int block = Square<T, Size>::Block, each = 4, parts = block / (4 * each);
+  int row = from, column = from, skip = number / parts, part = number % parts;
   for (;;) {
-    for (; skip > 0 && row < a.Blocks; --skip) column = column < row ? column + 1 : (++row, next);
+    for (; skip > 0 && row < a.Blocks; --skip)
+      column = !Column && column < row ? column + 1 : (++row, from);
     if (row >= a.Blocks) return;
-    take_strip(a, (next - 1) * block, row * block, column * block + part * strip);
-    part += Threads / 32 - 1;
-    skip = part / (block / strip);
-    part %= block / strip;
+    take_tile<each>(a, first, row * block, column * block + part * 4 * each);
+    part += count;
+    skip = part / parts;
+    part %= parts;
   }
 }
 
 // Replace the lower triangle of a Hermitian matrix by its factor L, of L L^H. Returns, to all threads
 // of the block, the number of the first leading minor that is not positive definite, or 0.
 //
-// A warp factors a block of the diagonal while the others take what the last one made of the rest; so
-// what follows each other is these factors, the rows below them, and the next block of the diagonal.
+// Some warps factor a block of the diagonal, each with a block of rows below, while the others take
+// what the last one made out of all but the next column of blocks. So what follows each other is
+// these factors, and what each of them makes of that column.
 template <int Size, int Threads, class T>
 __device__ inline int factor_block(Square<T, Size>& a) {
   typedef Square<T, Size> Matrix;
-  constexpr int block = Matrix::Block, strips = block / Matrix::Strip;
-  __shared__ decltype(real(T{})) shares[block];
+  constexpr int block = Matrix::Block, warps = Threads / 32;
+  __shared__ Told<T> told[Matrix::Blocks][2][block];
   __shared__ int wrong;
   const int warp = shuffle_from((int)threadIdx.x / 32, 0);  // the same for all, as the compiler sees
   a.template pad<Threads>();
   for (int at = 0; at < a.Blocks; ++at) {
-    const int first = at * block;
+    const int first = at * block, working = a.Blocks - at;
     __syncthreads();
     if (warp == 0) {
-      const int bad = factor_corner(a, first, shares);
+      const int bad = factor_corner<false>(a, first, 0, told[0]);
       if (threadIdx.x == 0) wrong = bad;
+    } else if (warp < working) {
+      factor_corner<true>(a, first, first + warp * block, told[warp]);
     } else if (at > 0) {
-      take_rest<Size, Threads>(a, at, warp);
+      take_blocks<false>(a, first - block, at + 1, warp - working, warps - working);
     }
     __syncthreads();
     if (wrong) return wrong;
-    if (at + 1 == a.Blocks) break;
-    divide_rows(a, first, shares);
-    __syncthreads();
-    const int next = first + block;
-    if (warp < strips) take_strip(a, first, next, next + warp * Matrix::Strip);
+    if (at + 1 < a.Blocks) take_blocks<true>(a, first, at + 1, warp, warps);
   }
   return 0;
 }
