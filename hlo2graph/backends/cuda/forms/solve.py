@@ -182,11 +182,11 @@ def _small_solve(system: _System) -> KernelSource:
                 write(row, side, system.place(batch, system.row_of(row), inside))
 
     def take(row: Expr, side: Expr, place: Index) -> None:
-        emit.line(f"a.x[{row}][{side}] = {emit.leaf(form.instr.operands[1], 0, place)};")
+        emit.line(f"a.x[{side}][{row}] = {emit.leaf(form.instr.operands[1], 0, place)};")
 
     def give(row: Expr, side: Expr, place: Index) -> None:
         emit.line(
-            f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, f'a.x[{row}][{side}]')};"
+            f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, f'a.x[{side}][{row}]')};"
         )
 
     fill_lower(emit, kind, size, threads, load, put, by_columns=system.swapped)
@@ -197,8 +197,8 @@ def _small_solve(system: _System) -> KernelSource:
     every(give, guarded=True)
     source = form.source(emit, batches * pieces, threads, resident=1)
     rows = -(-size // ROWS) * ROWS
-    elements = rows * (rows + across + 2) * shape.dtype.size
-    return replace(source, shared_bytes=elements + rows * GAP_BYTES)
+    elements = rows * (rows + across + 1) * shape.dtype.size
+    return replace(source, shared_bytes=elements + (rows + across) * GAP_BYTES)
 
 
 def _across(system: _System) -> int:

@@ -235,15 +235,15 @@ __device__ inline int factor_block(Square<T, Size>& a) {
 // ---- substitution -------------------------------------------------------------------------------
 
 // A lower triangle and Across right-hand sides, in whole blocks of rows: what lies behind Size is as in
-// a unit matrix, and zeros.
+// a unit matrix, and zeros. Right-hand sides lie as the triangle's rows do, so that what is multiplied
+// is read alike from both.
 template <class T, int Size, int Across> struct System {
   static constexpr int Block = sizeof(T) > 8 ? 16 : 32, Blocks = (Size + Block - 1) / Block;
-  static constexpr int Whole = Blocks * Block;
-  static constexpr int AtOnce = 16 / sizeof(T), Together = 32 / Across;
+  static constexpr int Whole = Blocks * Block, AtOnce = 16 / sizeof(T);
   struct alignas(16) Few {
     T x[AtOnce];
   };
-  T at[Whole][Whole + AtOnce], x[Whole][Across + 1], shares[Whole];
+  T at[Whole][Whole + AtOnce], x[Across][Whole + AtOnce], shares[Whole];
 
   template <int Threads> __device__ void pad() {
     for (int k = threadIdx.x; k < (Whole - Size) * Whole; k += Threads) {
@@ -251,78 +251,104 @@ template <class T, int Size, int Across> struct System {
       at[row][column] = convert<T>(row == column ? 1.0f : 0.0f);
     }
     for (int k = threadIdx.x; k < (Whole - Size) * Across; k += Threads)
-      x[Size + k / Across][k % Across] = T{};
+      x[k % Across][Size + k / Across] = T{};
   }
 
-  __device__ void read(int row, int first, T (&some)[Block]) const {
+  template <int Count> __device__ static void read(const T* from, T (&some)[Count]) {
 #pragma unroll
-    for (int k = 0; k < Block; k += AtOnce) {
-      const Few few = *(const Few*)&at[row][first + k];
+    for (int k = 0; k < Count; k += AtOnce) {
+      const Few few = *(const Few*)(from + k);
 #pragma unroll
       for (int j = 0; j < AtOnce; ++j) some[k + j] = few.x[j];
     }
   }
 
-  // Put the inverse of a block of the diagonal in its place, by a warp, a column a lane.
-  __device__ void invert(int first) {
-    const int lane = threadIdx.x % Block;
-    T column[Block];
+  // Solve for the rows of a block of the diagonal, by a warp, a right-hand side a lane. Rows are taken
+  // by fours, and out of the block's rows below at once: of each of these four numbers are read.
+  template <bool Unit> __device__ void solve_corner(int first) {
+    constexpr int few = 4;
+    const int side = threadIdx.x % 32 % Across;
+    T known[Block];
+    read(x[side] + first, known);
 #pragma unroll
-    for (int j = 0; j < Block; ++j) {
-      T row[Block], rest = convert<T>(j == lane ? 1.0f : 0.0f);
-      read(first + j, first, row);
+    for (int g = 0; g < Block; g += few) {
 #pragma unroll
-      for (int k = 0; k < j; ++k) rest = minus_product(rest, row[k], column[k]);
-      column[j] = j < lane ? T{} : multiply(rest, shares[first + j]);
+      for (int r = 0; r < few; ++r) {
+        T row[few];
+        read(at[first + g + r] + first + g, row);
+#pragma unroll
+        for (int k = 0; k < r; ++k) known[g + r] = minus_product(known[g + r], row[k], known[g + k]);
+        if (!Unit) known[g + r] = multiply(known[g + r], shares[first + g + r]);
+      }
+#pragma unroll
+      for (int j = g + few; j < Block; ++j) {
+        T row[few];
+        read(at[first + j] + first + g, row);
+#pragma unroll
+        for (int k = 0; k < few; ++k) known[j] = minus_product(known[j], row[k], known[g + k]);
+      }
     }
-    __syncwarp();
-    if (threadIdx.x % 32 >= Block) return;
+    if (threadIdx.x % 32 >= Across) return;
 #pragma unroll
-    for (int j = 0; j < Block; ++j) at[first + j][first + lane] = column[j];
+    for (int k = 0; k < Block; k += AtOnce) {
+      Few held;
+#pragma unroll
+      for (int j = 0; j < AtOnce; ++j) held.x[j] = known[k + j];
+      *(Few*)(x[side] + first + k) = held;
+    }
   }
 
-  // What a row of a block of columns makes of a right-hand side.
-  __device__ T product(int row, int first, const T (&known)[Block]) const {
-    T factor[Block], sum[2] = {};
-    read(row, first, factor);
+  // Take a block of rows that is known out of some rows below, by warp `number` of `count`: each lane has
+  // every eighth row of a few, and every fourth right-hand side.
+  __device__ void take(int known, int from, int to, int number, int count) {
+    constexpr int high = Across > 16 ? 2 : 1, each = Across / 4;
+    for (int top = from + number * 8 * high; top < to; top += count * 8 * high) {
+      const int row = top + threadIdx.x % 32 / 4, side = threadIdx.x % 4;
+      T rest[high][each];
 #pragma unroll
-    for (int k = 0; k < Block; ++k) sum[k % 2] = plus_product(sum[k % 2], factor[k], known[k]);
-    return add(sum[0], sum[1]);
+      for (int i = 0; i < high; ++i)
+#pragma unroll
+        for (int j = 0; j < each; ++j) rest[i][j] = x[side + 4 * j][row + 8 * i];
+#pragma unroll 1
+      for (int k = 0; k < Block; k += AtOnce) {
+        T mine[high][AtOnce], others[each][AtOnce];
+#pragma unroll
+        for (int i = 0; i < high; ++i) read(at[row + 8 * i] + known + k, mine[i]);
+#pragma unroll
+        for (int j = 0; j < each; ++j) read(x[side + 4 * j] + known + k, others[j]);
+#pragma unroll
+        for (int i = 0; i < high; ++i)
+#pragma unroll
+          for (int j = 0; j < each; ++j)
+#pragma unroll
+            for (int n = 0; n < AtOnce; ++n)
+              rest[i][j] = minus_product(rest[i][j], mine[i][n], others[j][n]);
+      }
+#pragma unroll
+      for (int i = 0; i < high; ++i)
+#pragma unroll
+        for (int j = 0; j < each; ++j) x[side + 4 * j][row + 8 * i] = rest[i][j];
+    }
   }
 
-  __device__ void take(int first, int side, T (&known)[Block]) const {
-#pragma unroll
-    for (int k = 0; k < Block; ++k) known[k] = x[first + k][side];
-  }
-
-  // Solve for x in its place: each block of rows is multiplied by the inverse of its part of the
-  // diagonal, then taken out of all rows below.
+  // Solve for x in its place: a warp solves for a block of rows while the others take the last one out
+  // of all rows but the next block's.
   template <int Threads, bool Unit> __device__ void solve() {
-    constexpr int warps = Threads / 32, step = warps * Together, turns = (Block + step - 1) / step;
-    const int lane = threadIdx.x % 32, side = lane % Across;
-    const int mine = threadIdx.x / 32 * Together + lane / Across;
-    for (int k = threadIdx.x; k < Whole; k += Threads)
-      shares[k] = Unit ? convert<T>(1.0f) : divide(convert<T>(1.0f), at[k][k]);
-    __syncthreads();
-    for (int block = threadIdx.x / 32; block < Blocks; block += warps) invert(block * Block);
-    for (int first = 0; first < Whole; first += Block) {
-      T known[Block], found[turns];
+    constexpr int warps = Threads / 32;
+    const int warp = shuffle_from((int)threadIdx.x / 32, 0);  // the same for all, as the compiler sees
+    for (int k = threadIdx.x; k < Whole && !Unit; k += Threads)
+      shares[k] = divide(convert<T>(1.0f), at[k][k]);
+    for (int step = 0; step < 2 * Blocks - 1; ++step) {
+      const int first = step / 2 * Block, next = first + Block, turn = step % 2;
       __syncthreads();
-      take(first, side, known);
-      __syncthreads();
-#pragma unroll
-      for (int n = 0; n < turns; ++n)
-        if (mine + n * step < Block) found[n] = product(first + mine + n * step, first, known);
-#pragma unroll
-      for (int n = 0; n < turns; ++n)
-        if (mine + n * step < Block) x[first + mine + n * step][side] = found[n];
-      __syncthreads();
-      if (first + Block == Whole) return;
-      take(first, side, known);
-#pragma unroll 2
-      for (int row = first + Block + mine; row < Whole; row += step)
-        x[row][side] = subtract(x[row][side], product(row, first, known));
+      if (turn == 0 && warp == 0) {
+        solve_corner<Unit>(first);
+      } else {  // of the block before, all rows but this one's and the next's; of this one, the next's
+        const int known = turn ? first : first - Block, end = turn ? next + Block : Whole;
+        take(known, next, known < 0 ? 0 : end, warp + turn - 1, warps + turn - 1);
+      }
     }
+    __syncthreads();
   }
 };
 
