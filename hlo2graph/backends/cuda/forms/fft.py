@@ -21,7 +21,8 @@ from hlo2graph.ops.fft_lines import fits_block, points, radices, turns_of
 
 THREADS = 128  # of a block, at least, where there are lines enough
 MOST_THREADS = {8: 1024, 16: 512}  # by the bytes of a number: all have registers enough
-RUN_BYTES = 64  # of lines side by side, which a block reads or writes together
+RUN_BYTES = 64  # of lines side by side, which a block reads or writes together: twice as many,
+WIDE_THREADS, WIDE_WAVES = 512, 2  # where these do, and leave so many blocks a multiprocessor
 MOST_BYTES = 150 << 10  # of shared memory, for more than one line
 _COMPLEX_OF = {"f32": DTYPES["c64"], "f64": DTYPES["c128"]}
 _FORWARDS = ("FFT", "RFFT")
@@ -104,9 +105,15 @@ class _Writer:
         """Return how many lines a block takes: enough to keep it busy, or to fill a run."""
         fewest, size = max(1, THREADS // self.lanes), self.dtype.size
         if self.across_in or self.across_out:
-            fewest = max(fewest, RUN_BYTES // size)
+            fewest = max(fewest, self._run())
         most = min(MOST_THREADS[size] // self.lanes, MOST_BYTES // (self.pitch * size))
         return max(1, min(fewest, most, self.count))
+
+    def _run(self) -> int:
+        """Return how many lines side by side a block takes at least."""
+        run, device = RUN_BYTES // self.dtype.size, self.form.signature.device
+        enough = self.count >= 2 * run * WIDE_WAVES * device.multiprocessors
+        return 2 * run if enough and 2 * run * self.lanes <= WIDE_THREADS else run
 
     # ---- places -----------------------------------------------------------------------------
 
