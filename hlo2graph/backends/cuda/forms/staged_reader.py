@@ -134,6 +134,7 @@ class Reader:
             first = emit.integer(f"{at} * {steps} + {word}")
             along = [first, *(emit.integer(f"{first} + {k}") for k in range(1, count))]
             self._beside |= {last: (first, k) for k, last in enumerate(along)}
+            self._number((*outer, first), emit.integer(f"{chunk} + {word}"))
             return [((*outer, last), tests) for last in along]
         first = emit.integer(f"{chunk} + {word}")
         if past and total % count == 0:
@@ -141,8 +142,7 @@ class Reader:
             first = emit.integer(f"{tests[0]} ? {first} : {total - count}")
         if count == 1 or sizes[-1] % count == 0:
             near = self._neighbours(first, count, sizes)
-            live = [d for d, n in enumerate(sizes) if n > 1]
-            self._numbers[tuple(near[0][d] for d in live)] = first, tuple(sizes[d] for d in live)
+            self._number(near[0], first)
             return [(step, tests) for step in near]
         found = []
         for k in range(count):
@@ -152,6 +152,12 @@ class Reader:
                 at = emit.integer(f"{tests[0]} ? {at} : {total - 1}")
             found.append((emit.split(at, sizes), tests))
         return found
+
+    def _number(self, step: Index, number: Expr) -> None:
+        """Keep the number of a step."""
+        sizes = self.product.steps
+        live = [d for d, n in enumerate(sizes) if n > 1]
+        self._numbers[tuple(step[d] for d in live)] = number, tuple(sizes[d] for d in live)
 
     def fetch(self, batch: Index, chunk: Expr) -> None:
         """Write how a thread reads its elements of a chunk, in the order in which they lie."""
