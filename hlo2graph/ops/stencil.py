@@ -27,6 +27,7 @@ class Stencil:
     low, high: how far off an element reads at most, by dimension, the shorter way around.
     around: of which dimensions the ends are neighbours.
     reads, work: places that an element reads, and operations that it takes.
+    shared: the states of which an element reads others than that at its own place.
     """
 
     dims: tuple[int, ...]
@@ -35,6 +36,7 @@ class Stencil:
     around: tuple[bool, ...]
     reads: int
     work: int
+    shared: frozenset[int]
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -80,7 +82,7 @@ class _Walk:
     dims: tuple[int, ...]
     depending: frozenset[str]
     seen: set[tuple[str, _Index]] = field(default_factory=set)
-    offsets: set[tuple[int, ...]] = field(default_factory=set)
+    offsets: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)  # state, how far off
     work: int = 0
 
     def visit(self, name: str, index: _Index) -> bool:
@@ -94,7 +96,7 @@ class _Walk:
             return False
         if instr.opcode == "parameter":
             assert isinstance(instr.payload, int)
-            return instr.payload >= self.states or self._reads(index)
+            return instr.payload >= self.states or self._reads(instr.payload, index)
         if instr.opcode in _SPREADING:
             return instr.opcode == "iota" or not instr.shape.rank
         if OPS[instr.opcode].elementwise or instr.opcode == "copy":
@@ -107,17 +109,16 @@ class _Walk:
 
     def found(self) -> Stencil:
         """Return what the walk has seen."""
-        ways = [self._nearest(offset) for offset in self.offsets] or [(0,) * len(self.dims)]
+        offsets = {offset for _, offset in self.offsets} or {(0,) * len(self.dims)}
+        ways = [self._nearest(offset) for offset in offsets]
         return Stencil(
             self.dims,
             tuple(max(0, *(-way[d] for way in ways)) for d in range(len(self.dims))),
             tuple(max(0, *(way[d] for way in ways)) for d in range(len(self.dims))),
-            tuple(
-                any(self._nearest(o)[d] != o[d] for o in self.offsets)
-                for d in range(len(self.dims))
-            ),
+            tuple(any(self._nearest(o)[d] != o[d] for o in offsets) for d in range(len(self.dims))),
             len(ways),
             self.work,
+            frozenset(state for state, offset in self.offsets if any(offset)),
         )
 
     def _nearest(self, offset: tuple[int, ...]) -> tuple[int, ...]:
@@ -126,13 +127,13 @@ class _Walk:
             o - n * ((o > n // 2) - (o < -(n // 2))) for o, n in zip(offset, self.dims, strict=True)
         )
 
-    def _reads(self, index: _Index) -> bool:
+    def _reads(self, state: int, index: _Index) -> bool:
         offset: list[int] = []
         for dim, (at, size) in enumerate(zip(index, self.dims, strict=True)):
             if size > 1 and (at is None or at[0] != dim):
                 return False
             offset.append(at[1] if at is not None and size > 1 else 0)
-        self.offsets.add(tuple(offset))
+        self.offsets.add((state, tuple(offset)))
         return True
 
     def _anywhere(self, instr: Instruction) -> bool:

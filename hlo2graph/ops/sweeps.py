@@ -118,7 +118,7 @@ def sweeps_of(computation: Computation) -> Sweeps | None:
 
 def part_of(stencil: Stencil, shapes: Sequence[Shape], rounds: int) -> Part | None:
     """Return what a block has of states of these shapes, None where no part has room."""
-    bytes_each = 2 * sum(shape.dtype.size for shape in shapes)
+    bytes_each = 2 * sum(shape.dtype.size for n, shape in enumerate(shapes) if n in stencil.shared)
     return _best(stencil, bytes_each, len(shapes), rounds)
 
 

@@ -2,28 +2,23 @@
 
 The part, with as much around it as the rounds reach, lies in shared memory twice: each round reads
 one and writes the other, a margin less than the round before. A thread computes several elements
-below each other, which read the same ones.
+below each other, the same in all rounds, which read the same ones, and has them in registers too.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import storage_type
-from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
+from hlo2graph.backends.cuda.forms.sweep_reads import PartEmitter, kept
 from hlo2graph.backends.cuda.source import KernelSource, Signature
 from hlo2graph.backends.cuda.team import WARP
-from hlo2graph.hlo import DTYPES, Computation, DType, Instruction, Shape
-from hlo2graph.ops.device import Element, Expr, Index
-from hlo2graph.ops.device_shaping import padded
-from hlo2graph.ops.expect import integers, written
+from hlo2graph.hlo import Computation
+from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.stencil import Stencil, stencil_of
 from hlo2graph.ops.sweeps import MOST_THREADS, Part, Sweeps, part_of, past_ends
-
-_MOVED = re.compile(r"(\w+) ([+-]) (\d+)")
 
 
 def sweeps_kernel(
@@ -35,113 +30,11 @@ def sweeps_kernel(
     part = part_of(stencil, signature.results, region.rounds) if stencil else None
     if stencil is None or part is None:
         return None
-    emit = _Emitter(computations, signature.index_type, stencil, part, region.states)
+    emit = PartEmitter(computations, signature.index_type, stencil, part, region.states)
     writer = _Writer(emit, called, stencil, part, signature)
     writer.write()
     text = signature.declare(emit.needed_lines(), writer.threads)
     return KernelSource(signature.name, text, (prod(part.counts), 1, 1), writer.threads)
-
-
-class _Emitter(ElementEmitter):
-    """Reads the states from shared memory, a known way off the place of the element there.
-
-    What is chosen by where an element lies is chosen among values, all of which are computed:
-    those of no place that exists are never chosen, and are read all the same.
-    """
-
-    def __init__(
-        self,
-        computations: Mapping[str, Computation],
-        index_type: str,
-        stencil: Stencil,
-        part: Part,
-        states: int,
-    ) -> None:
-        super().__init__(computations, index_type, {"concatenate": _concatenate, "pad": _pad})
-        self._stencil, self._part, self._states = stencil, part, states
-        self._held = Shape(DTYPES["f32"], part.room)  # as elements lie there, of whatever type
-        self._own: Index = ()
-        self._off: dict[Expr, int] = {}  # how far off the element's index integers are
-        self._places: dict[tuple[int, ...], Expr] = {}  # by how far off they are
-        self._states_read: dict[str, Expr] = {}
-
-    def at(self, index: Index, own: Index) -> None:
-        """Compute the element at `index`, which lies at `own` in the part, from now on."""
-        self._own, self._off = own, dict.fromkeys(index, 0)
-        self._places.clear()
-        self._states_read.clear()
-
-    def integer(self, expression: str) -> Expr:
-        """Declare a constant local; remember how far off the element's index it is."""
-        name = super().integer(expression)
-        if (moved := _MOVED.fullmatch(expression)) and moved[1] in self._off:
-            self._off[name] = self._off[moved[1]] + int(moved[2] + moved[3])
-        return name
-
-    def read(self, dtype: DType, place: str) -> Expr:
-        """Declare a constant local for an element; for one of a state but once."""
-        if not place.startswith("from"):
-            return super().read(dtype, place)
-        if place not in self._states_read:
-            self._states_read[place] = super().read(dtype, place)
-        return self._states_read[place]
-
-    def place_of(self, number: int, shape: Shape, index: Index) -> Expr:
-        """Return where an element of a state lies in shared memory, and any other in its array."""
-        if number >= self._states:
-            sizes = zip(index, shape.dims, strict=True)
-            near = [self.integer(f"hlo::clamped_index({i}, {n - 1})") for i, n in sizes]
-            return super().place_of(number, shape, tuple(near))
-        off = tuple(self._shorter(dim, self._off.get(at, 0)) for dim, at in enumerate(index))
-        if off not in self._places:
-            self._places[off] = self.place([self._moved(dim, by) for dim, by in enumerate(off)])
-        return f"from{number}[{self._places[off]}]"
-
-    def place(self, own: Sequence[Expr]) -> Expr:
-        """Return the number of an element of the part."""
-        return self.offset(self._held, tuple(own))
-
-    def _shorter(self, dim: int, off: int) -> int:
-        size = self._stencil.dims[dim]
-        if not self._stencil.around[dim]:
-            return off
-        return off - size * ((off > size // 2) - (off < -(size // 2)))
-
-    def _moved(self, dim: int, by: int) -> Expr:
-        if not by:
-            return self._own[dim]
-        at = self.integer(f"{self._own[dim]} {'-' if by < 0 else '+'} {abs(by)}")
-        if not self._stencil.around[dim] or not self._part.is_whole(dim):
-            return at
-        size = self._stencil.dims[dim]
-        return self.integer(f"{at} < 0 ? {at} + {size} : {at} >= {size} ? {at} - {size} : {at}")
-
-
-def _concatenate(element: Element, instr: Instruction, index: Index) -> Expr:
-    """Choose among the elements that each operand has, or would have, there."""
-    [along], end = integers(instr, "dimensions"), 0
-    found: list[tuple[Expr, int]] = []
-    for number in range(len(instr.operands)):
-        place = element.integer(f"{index[along]} - {end}") if end else index[along]
-        end += element.shape(number).dims[along]
-        value = element.operand(number, (*index[:along], place, *index[along + 1 :]))
-        found.append((value, end))
-    if len({value for value, _ in found}) == 1:
-        return found[0][0]
-    *tested, (last, _) = found
-    chosen = "".join(f"{index[along]} < {end} ? {value} : " for value, end in tested)
-    return element.bind(written(instr).dtype, chosen + last)
-
-
-def _pad(element: Element, instr: Instruction, index: Index) -> Expr:
-    """Choose between the padding value and the element that lies, or would lie, there."""
-    tests, source = padded(element, instr, index)
-    value = element.operand(0, source)
-    if not tests:
-        return value
-    return element.bind(
-        written(instr).dtype, f"{' && '.join(tests)} ? {value} : {element.operand(1)}"
-    )
 
 
 class _Writer:
@@ -149,7 +42,7 @@ class _Writer:
 
     def __init__(
         self,
-        emit: _Emitter,
+        emit: PartEmitter,
         called: Computation,
         stencil: Stencil,
         part: Part,
@@ -169,13 +62,16 @@ class _Writer:
         size, margin = prod(part.room), past_ends(self.stencil, part)
         for number, shape in enumerate(self.states):
             kind = storage_type(shape.dtype)
-            emit.line(f"__shared__ {kind} held{number}[2][{size + 2 * margin}];")
+            if number in self.stencil.shared:
+                emit.line(f"__shared__ {kind} held{number}[2][{size + 2 * margin}];")
+            of_thread = f"[{-(-self.count // self.threads)}][{part.rows}]"
+            emit.line(f"{compute_type(shape.dtype)} kept{number}{of_thread} = {{}};")
         self.begins = self._begins()
         self._fill(margin)
         emit.line("#pragma unroll 1")
         with emit.block(f"for (int done = 1; done <= {part.rounds}; ++done)"):
-            for number, shape in enumerate(self.states):
-                kind, held = storage_type(shape.dtype), f"held{number}"
+            for number in sorted(self.stencil.shared):
+                kind, held = storage_type(self.states[number].dtype), f"held{number}"
                 emit.line(f"const {kind}* const from{number} = {held}[(done + 1) % 2] + {margin};")
                 emit.line(f"{kind}* const to{number} = {held}[done % 2] + {margin};")
             self._round()
@@ -219,11 +115,15 @@ class _Writer:
         """Read the part: all that a thread reads of it is under way at once."""
         emit = self.emit
         with self._patches() as own:
-            for here, index in self._below(own):
+            for row, (here, index) in enumerate(self._below(own)):
                 with emit.block(f"if ({self._exists(index)})"):
                     for number, shape in enumerate(self.states):
+                        value, kind = emit.fresh("b"), storage_type(shape.dtype)
                         place = f"p{number}[{emit.offset(shape, index)}]"
-                        emit.line(f"held{number}[0][{emit.place(here)} + {margin}] = {place};")
+                        emit.line(f"const {kind} {value} = {place};")
+                        if number in self.stencil.shared:
+                            emit.line(f"held{number}[0][{emit.place(here)} + {margin}] = {value};")
+                        emit.line(f"{kept(number, row)} = hlo::load({value});")
         emit.line("__syncthreads();")
 
     def _index(self, own: Index) -> Index:
@@ -275,13 +175,15 @@ class _Writer:
         In the part, and behind the last round in the results.
         """
         emit, made = self.emit, []
-        for here, index in self._below(own):
-            emit.at(index, here)
+        for row, (here, index) in enumerate(self._below(own)):
+            emit.at(index, here, row)
             made.append((index, here, self._values(index)))
         with emit.block(f"if (done < {self.part.rounds})"):
-            for _, here, values in made:
+            for row, (_, here, values) in enumerate(made):
                 for number, value in enumerate(values):
-                    emit.line(f"to{number}[{emit.place(here)}] = {value};")
+                    emit.line(f"{kept(number, row)} = hlo::load({value});")
+                    if number in self.stencil.shared:
+                        emit.line(f"to{number}[{emit.place(here)}] = {value};")
         with emit.block("else"):
             for index, here, values in made:
                 with emit.block(f"if ({self._is_own(here)} && {self._exists(index)})"):
@@ -304,4 +206,9 @@ class _Writer:
         emit.enter(self.called)
         found = [emit.leaf(self.called.root, n, index) for n in range(len(self.states))]
         emit.leave()
-        return [emit.stored(s.dtype, v) for s, v in zip(self.states, found, strict=True)]
+        values = []
+        for shape, value in zip(self.states, found, strict=True):
+            values.append(emit.fresh("w"))
+            kind = storage_type(shape.dtype)
+            emit.line(f"const {kind} {values[-1]} = {emit.stored(shape.dtype, value)};")
+        return values
