@@ -37,6 +37,13 @@ from hlo2graph.ops.sort_digits import (
 from hlo2graph.ops.sort_runs import SORT_RUNS, begins_a_sort, infer_runs, sort_runs, why_not_runs
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
+from hlo2graph.ops.top_places import (
+    TOP_PLACES,
+    infer_top_places,
+    is_top_places,
+    top_places,
+    why_not_top_places,
+)
 
 
 def _check_no_shape(_: Instruction, __: Sequence[AnyShape]) -> None:
@@ -90,7 +97,7 @@ TARGETS = {
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A call that passes write, which applies a computation."""
+    """A call that passes write."""
 
     infer: Callable[[Instruction, Sequence[AnyShape], Computations], AnyShape]
     host: Callable[[Instruction, Sequence[HostValue], Evaluator], HostValue]
@@ -103,6 +110,7 @@ _STEPS: Mapping[str, _Step] = MappingProxyType(
         SORT_RUNS: _Step(infer_runs, sort_runs, why_not_runs, "sort-runs"),
         COUNT_DIGITS: _Step(infer_counts, count_digits, why_not_digits, "count-digits"),
         SORT_DIGITS: _Step(infer_sorted, sort_digits, why_not_digits, "sort-digits"),
+        TOP_PLACES: _Step(infer_top_places, top_places, why_not_top_places, "topk"),
     }
 )
 
@@ -169,6 +177,7 @@ def takes_in(instr: Instruction) -> bool:
     return (
         begins_a_sort(instr)
         or begins_with_digits(instr)
+        or is_top_places(instr)
         or factors_block(instr)
         or factors_panel(instr)
     )

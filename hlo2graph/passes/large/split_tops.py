@@ -14,6 +14,7 @@ from math import prod
 from hlo2graph.hlo import DTYPES, Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.custom_target import target_of
+from hlo2graph.ops.top_places import top_places_attrs
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays, resized
 from hlo2graph.passes.names import Names
@@ -61,7 +62,7 @@ def _split(draft: Draft, instr: Instruction, regions: _Regions) -> None:
     elif _parts_of(source, k) < 2:
         return
     else:
-        best, at = _by_parts(to, to.like.operands[0], k, largest=largest)
+        best, at = _by_parts(to, to.like.operands[0], None, k, largest=largest)
         parts = _as_written(to, best, 0), _as_written(to, at, 1)
     attrs = {n: a for n, a in instr.attrs.items() if n in ("metadata", "control-predecessors")}
     draft.become(instr.name, replace(instr, opcode="tuple", operands=parts, attrs=attrs))
@@ -91,33 +92,41 @@ def _parts_of(source: Shape, k: int) -> int:
     return min(most, length // max(FEWEST, GAIN * k))
 
 
-def _by_parts(to: Arrays, name: str, k: int, *, largest: bool) -> tuple[str, str]:
-    """Return the best of the best of each part, and where they stood."""
+def _by_parts(
+    to: Arrays, name: str, stood: str | None, k: int, *, largest: bool
+) -> tuple[str, str]:
+    """Return the best of the best of each part, and where they stood, as `stood` says it of all."""
     source = to.shape(name)
     count, last = _parts_of(source, k), source.rank - 1
     if count < 2:
-        return _top(to, name, k, largest=largest)
+        return _top(to, name, stood, k, largest=largest)
     size = source.dims[-1] // count
-    whole = to.parted(to.cut(name, last, 0, count * size), last, count)
-    values, places = _top(to, whole, k, largest=largest)
-    part = to.iota(to.shape(places), last)
-    starts = to.apply("multiply", part, to.like_filled(part, size))
-    places = to.apply("add", places, starts)
+    end = count * size
+    arrays = [name] if stood is None else [name, stood]
+    first, *more = (to.parted(to.cut(x, last, 0, end), last, count) for x in arrays)
+    values, places = _top(to, first, more[0] if more else None, k, largest=largest)
+    if stood is None:
+        part = to.iota(to.shape(places), last)
+        places = to.apply("add", places, to.apply("multiply", part, to.like_filled(part, size)))
     values, places = (to.merged(x, last) for x in (values, places))
-    if count * size < source.dims[-1]:
-        left = to.cut(name, last, count * size, source.dims[-1])
-        step = to.iota(replace(to.shape(left), dtype=S32), last)
-        step = to.apply("add", step, to.like_filled(step, count * size))
-        values, places = to.join((values, left), last), to.join((places, step), last)
-    best, at = _by_parts(to, values, k, largest=largest)
-    return best, _chosen(to, places, at)
+    if end < source.dims[-1]:
+        left, *step = (to.cut(x, last, end, source.dims[-1]) for x in arrays)
+        if stood is None:
+            number = to.iota(replace(to.shape(left), dtype=S32), last)
+            step = [to.apply("add", number, to.like_filled(number, end))]
+        values, places = to.join((values, left), last), to.join((places, *step), last)
+    return _by_parts(to, values, places, k, largest=largest)
 
 
-def _top(to: Arrays, name: str, k: int, *, largest: bool) -> tuple[str, str]:
+def _top(to: Arrays, name: str, stood: str | None, k: int, *, largest: bool) -> tuple[str, str]:
     shape = resized(to.shape(name), to.shape(name).rank - 1, k)
     whole = TupleShape((shape, replace(shape, dtype=S32)))
-    attrs = {"k": k, "largest": largest}
-    found = to.draft.add(to.like, "topk", whole, (name,), attrs)
+    if stood is None:
+        attrs = {"k": k, "largest": largest}
+        found = to.draft.add(to.like, "topk", whole, (name,), attrs)
+    else:
+        how = top_places_attrs(k, largest=largest)
+        found = to.draft.add(to.like, "custom-call", whole, (name, stood), how)
     values, places = _taken(to, found, whole)
     return values, places
 
@@ -127,28 +136,6 @@ def _taken(to: Arrays, whole: str, shape: TupleShape) -> list[str]:
         to.draft.add(to.like, "get-tuple-element", part, (whole,), {"index": number})
         for number, part in enumerate(shape.parts)
     ]
-
-
-def _chosen(to: Arrays, places: str, at: str) -> str:
-    """Return element `at` of the same row of `places`: rows are laid one behind the other."""
-    shape, rows = to.shape(at), to.shape(places)
-    count = rows.dims[-1]
-    step, stride = at, count
-    for dim in reversed(range(shape.rank - 1)):
-        row = to.iota(shape, dim)
-        step = to.apply("add", step, to.apply("multiply", row, to.like_filled(row, stride)))
-        stride *= shape.dims[dim]
-    flat = to.add("reshape", Shape(S32, (rows.elements,)), (places,))
-    return to.add(
-        "gather",
-        Shape(S32, shape.dims),
-        (flat, step),
-        offset_dims=(),
-        collapsed_slice_dims=(0,),
-        start_index_map=(0,),
-        index_vector_dim=shape.rank,
-        slice_sizes=(1,),
-    )
 
 
 def _as_written(to: Arrays, name: str, leaf: int) -> str:

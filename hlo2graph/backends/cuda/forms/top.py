@@ -9,11 +9,14 @@ larger k each thread counts how many elements go before its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.top_places import takes_largest
 
 FEW, KEY_BITS = 4, 32
 MOST_KEPT = 1024
@@ -34,11 +37,13 @@ def top_k_kernel(form: Form) -> KernelSource:
     row = emit.split(emit.integer(emit.block_index), shape.dims[:-1])
     with emit.block(f"const auto key = [&]({emit.index_type} at)", ";"):
         value = emit.leaf(form.instr.operands[0], 0, (*row, "at"))
-        turn = "" if form.instr.attrs.get("largest", True) else "~"
+        turn = "" if takes_largest(form.instr) else "~"
         emit.line(f"return {turn}hlo::order_key({value});")
     with emit.block(f"const auto put = [&](int rank, {emit.index_type} at)", ";"):
         value = emit.leaf(form.instr.operands[0], 0, (*row, "at"))
-        _store(form, emit, (*row, "rank"), stored(shape.dtype, value), "at")
+        _store(
+            form, emit, (*row, "rank"), stored(shape.dtype, value), _place(form, emit, row, "at")
+        )
     if k <= FEW and each <= MOST_EACH and shape.dtype.bits <= KEY_BITS:
         emit.line(f"hlo::take_few<{threads}, {each}, {k}>({length}, key, put);")
     else:
@@ -48,7 +53,14 @@ def top_k_kernel(form: Form) -> KernelSource:
 
 
 def _sign(form: Form) -> str:
-    return ">" if form.instr.attrs.get("largest", True) else "<"
+    return ">" if takes_largest(form.instr) else "<"
+
+
+def _place(form: Form, emit: ElementEmitter, row: Sequence[Expr], at: Expr) -> Expr:
+    """Return where an element stood: what a second operand says, or where it stands."""
+    if len(form.instr.operands) == 1:
+        return at
+    return emit.leaf(form.instr.operands[1], 0, (*row, at))
 
 
 def _store(form: Form, emit: ElementEmitter, index: Index, value: Expr, place: Expr) -> None:
@@ -72,6 +84,7 @@ def _by_rank(form: Form, emit: ElementEmitter, k: int) -> KernelSource:
             tie = f"(rival == key && other < {place})"
             emit.line(f"rank += rival {_sign(form)} key || {tie} ? 1 : 0;")
         with emit.block(f"if (rank < {k})"):
-            _store(form, emit, (*row, "rank"), stored(shape.dtype, value), place)
+            stood = _place(form, emit, row, place)
+            _store(form, emit, (*row, "rank"), stored(shape.dtype, value), stood)
     (blocks, _, _) = blocks_for(shape.elements, RANK_THREADS)
     return form.source(emit, blocks, RANK_THREADS)
