@@ -203,9 +203,16 @@ def test_neighbours_are_read_at_once_whichever_part_of_an_array_they_are() -> No
     assert ptx.count("ld.global.v4.u32") >= 16  # a chunk's keys and values
 
 
-@pytest.mark.parametrize("sizes", [(4, 8, 128, 128, 64, 64), (2, 8, 1024, 1024, 128, 128)])
-def test_no_registers_are_spilt(sizes: tuple[int, int, int, int, int, int]) -> None:
-    plan = h2g.plan(attention("bf16", sizes), target="sm_90")
+@pytest.mark.parametrize(
+    ("dtype", "sizes"),
+    [
+        ("bf16", (4, 8, 128, 128, 64, 64)),
+        ("bf16", (2, 8, 1024, 1024, 128, 128)),
+        ("f32", (2, 8, 1024, 1024, 64, 64)),
+    ],
+)
+def test_no_registers_are_spilt(dtype: str, sizes: tuple[int, int, int, int, int, int]) -> None:
+    plan = h2g.plan(attention(dtype, sizes), target="sm_90")
     [source] = kernels_of(plan).values()
     assert spilt(source.text, "sm_90") == 0
 
