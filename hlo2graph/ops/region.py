@@ -156,11 +156,10 @@ def region_of(computation: Computation) -> Region | None:
     if (own := own_root(computation)) is not None:
         dear = any(i is not own and _is_dear(computation, i) for i in computation.instructions)
         return None if dear else Own(own.name)
-    if (rounds := sweeps_of(computation) or element_loop_of(computation)) is not None:
-        return rounds
     folds = [i for i in computation.instructions if _is_dear(computation, i)]
     if not folds:
-        return _side_by_side(computation) or Loop()
+        rounds = sweeps_of(computation) or element_loop_of(computation)
+        return rounds or _side_by_side(computation) or Loop()
     if all(fold.opcode == "reduce" for fold in folds):
         return _folding(computation, folds)
     if (weighing := weighing_of(computation, folds)) is not None:
