@@ -43,6 +43,20 @@ class Arguments:
     deletable: list[Any] = field(default_factory=list)
     is_still: bool = True
 
+    def run_straight(
+        self, instance: Instance, args: tuple[object, ...], fresh: bool
+    ) -> tuple[DeviceArray, ...] | None:
+        """Run with these if all are on the device and nothing is copied; see Instance."""
+        addresses = [at for at in self.addresses if at is not None]
+        if not addresses or self.on_host:
+            return None
+        return instance.run_straight(
+            *(args, addresses, self.owners),
+            fresh=fresh,
+            is_still=self.is_still,
+            deletable=self.deletable,
+        )
+
 
 class ArgumentReader:
     """Reads the arguments of a program's calls."""

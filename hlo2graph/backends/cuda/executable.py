@@ -231,12 +231,13 @@ class CudaExecutable:
         instance = self._pool.take(on)
         try:
             fresh = type(out) is str and out == FRESH
-            if on is None and not donate and (fresh or out is None):
-                results = instance.run_at_once(args, fresh=fresh)
-                if results is not None:
-                    return results
+            plain = on is None and not donate and (fresh or out is None)
+            if plain and (results := instance.run_at_once(args, fresh=fresh)) is not None:
+                return results
             used = instance.stream if on is None else on
             found = self._read(args, used)
+            if plain and (results := found.run_straight(instance, args, fresh)) is not None:
+                return results
             to_host = out is None and len(found.on_host) == len(args)
             outputs = Outputs(self.plan, out, self.device, used)
             donated = donated_positions(donate, self._donated, len(args))

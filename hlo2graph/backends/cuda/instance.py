@@ -128,34 +128,45 @@ class Instance:
         results are at home, or in `fresh` memory.
         """
         known = self._known
-        route = None if fresh else known.find(args)
-        if route is not None:
+        if fresh:
+            known.forget_last()
+        elif (route := known.find(args)) is not None:
             self._enqueue(route, NOTHING, self.stream, known.owners, ours=known.are_ours)
             return self.results(self.stream)
         addresses = self._ours.addresses(args)
-        route = None if addresses is None else self._router.straight(addresses)
-        if addresses is None or route is None:
+        if addresses is None:
             return None
-        if fresh:
-            return self._run_fresh(args, addresses)
-        self._enqueue(route, NOTHING, self.stream, args, ours=True)
-        known.note(args, route, args)
-        return self.results(self.stream)
+        return self.run_straight(args, addresses, args, fresh=fresh)
 
-    def _run_fresh(
-        self, args: tuple[object, ...], addresses: Sequence[int]
+    def run_straight(
+        self,
+        args: tuple[object, ...],
+        addresses: Sequence[int],
+        owners: Sequence[object],
+        *,
+        fresh: bool,
+        is_still: bool = True,
+        deletable: Sequence[object] = (),
     ) -> tuple[DeviceArray, ...] | None:
-        stream, outputs = self.stream, self._loaded.plan.outputs
-        self._known.forget_last()
-        results = tuple(
-            array.fresh(bound.slice.size, stream, f"allocating memory for result {bound.name}")
-            for array, bound in zip(self.results(stream), outputs, strict=True)
-        )
-        route = self._router.straight(addresses, [array.address for array in results])
+        """Enqueue a call on our own stream if it copies nothing; return its results.
+
+        owners, is_still, deletable: see Call.
+        """
+        stream, ours = self.stream, owners is args
+        results, route = self.results(stream), self._router.straight(addresses)
+        if fresh and route is not None:
+            outputs = self._loaded.plan.outputs
+            results = tuple(
+                array.fresh(bound.slice.size, stream, f"allocating memory for result {bound.name}")
+                for array, bound in zip(results, outputs, strict=True)
+            )
+            owners = (*owners, *(array.home for array in results))
+            route = self._router.straight(addresses, [array.address for array in results])
         if route is None:
             return None
-        owners = (*args, *(array.home for array in results))
-        self._enqueue(route, NOTHING, stream, owners, ours=True)
+        self._enqueue(route, NOTHING, stream, owners, ours=ours)
+        if is_still and not fresh:
+            self._known.note(args, route, owners, deletable)
         return results
 
     @property
