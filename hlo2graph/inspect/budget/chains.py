@@ -6,6 +6,7 @@ that has room for it: nobody's kernel, and none that exists need be as fast.
 - sort: the least of three. A network, whose steps are within a thread of 8 elements (free), a warp
   or the block. Passes by 8 bits of the key, each a rank within a warp (8 steps), a scan of the
   digits, and a move. Comparing each element with every other, by the whole device.
+- sorting by a digit: one such pass.
 - merging sorted runs: each element is looked for in the others; counts are added.
 - the largest k: the passes without the move; or runs of k that are sorted, then merged by halves.
 - a factor, a substitution: a step a column, or row, and a barrier for each block of 32.
@@ -24,7 +25,9 @@ from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
 from hlo2graph.ops.custom_target import target_of
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integer, integers
+from hlo2graph.ops.sort_digits import SORT_DIGITS
 from hlo2graph.ops.sort_runs import runs_of
+from hlo2graph.ops.top_places import TOP_PLACES
 from hlo2graph.program.device_figures import Measured
 
 _DIGIT, _BLOCK = 8, 32  # bits of a pass; columns between barriers
@@ -46,6 +49,10 @@ def _called(instr: Instruction, operand: Shape, measured: Measured) -> float:
             return _sort(operand, runs.length, measured)
         looks = log2(runs.sorted) + 1
         return looks * measured.steps.look + _folded(runs.length // runs.sorted, measured)
+    if target_of(instr) == SORT_DIGITS:
+        return _digits(measured) + _DIGIT * measured.steps.exchange
+    if target_of(instr) == TOP_PLACES:
+        return _top(operand, next(instr.shape.leaves()).dims[-1], measured)
     call = lapack_call(instr) if routine_of(target_of(instr)) else None
     if isinstance(call, Call) and call.name == "potrf":
         return _columns(operand.dims[-1], measured.steps.column, measured)
