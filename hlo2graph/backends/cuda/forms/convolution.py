@@ -42,7 +42,7 @@ def convolution_kernel(form: Form) -> KernelSource:
     if _suits_stages(form, product):
         cut = tap_rows(form.instr, form.shape(0), form.shape(1))
         found = (cut and gradient_kernel(form, cut)) or image_kernel(form)
-        return found or staged_kernel(form, lambda clamps: ConvolutionProduct(form, clamps=clamps))
+        return found or staged_kernel(form)
     return tensor_kernel([(form, product)])
 
 

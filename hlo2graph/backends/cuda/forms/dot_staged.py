@@ -11,7 +11,7 @@ from math import prod
 from hlo2graph.backends.cuda.forms.dot_tensor import fills_products
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.product import DotProduct
-from hlo2graph.backends.cuda.forms.staged import staged_kernel
+from hlo2graph.backends.cuda.forms.staged import FEW_BLOCKS, STAGES, StagedWriter
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Instruction, Shape
 from hlo2graph.ops.expect import written
@@ -38,7 +38,18 @@ def suits_stages(form: Form) -> bool:
 def dot_staged_kernel(form: Form) -> KernelSource:
     """Return the kernel of a dot and of the elementwise work on both sides of it."""
     shown = _with_views_as_parameters(form)
-    return staged_kernel(shown, lambda _: DotProduct(shown))
+    writer = _Writer(shown, DotProduct(shown))
+    in_turn = writer.kernel()
+    if not all(reader.is_plain for reader in writer.readers):
+        return in_turn
+    stages = STAGES if writer.resident <= FEW_BLOCKS else 2
+    return _Writer(shown, DotProduct(shown), stages).kernel()
+
+
+class _Writer(StagedWriter):
+    """Takes more steps at once than that of a convolution: they lie in longer lines."""
+
+    words = 64
 
 
 def _with_views_as_parameters(form: Form) -> Form:

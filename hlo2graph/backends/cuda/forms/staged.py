@@ -11,10 +11,11 @@ fused behind the product.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 
+from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.partners import Partners, SharedSums, cluster_of
 from hlo2graph.backends.cuda.forms.product import Side, StepwiseProduct, tests_inside
@@ -40,27 +41,24 @@ LESS = 0.85
 BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
 
-def staged_kernel(form: Form, product: Callable[[bool], StepwiseProduct]) -> KernelSource:
-    """Return the kernel of a product and of the elementwise work on both sides of it.
-
-    product: what is multiplied, given whether what counts as 0 must lie where it may be read.
-    """
-    writer = StagedWriter(form, product(True))
+def staged_kernel(form: Form) -> KernelSource:
+    """Return the kernel of a convolution and of the elementwise work on both sides of it."""
+    writer = StagedWriter(form, ConvolutionProduct(form))
     in_turn = writer.kernel()
     if not all(reader.is_plain for reader in writer.readers):
         return in_turn
     stages = STAGES if writer.resident <= FEW_BLOCKS else 2  # others multiply meanwhile
-    writer = StagedWriter(form, product(False), stages)
+    writer = StagedWriter(form, ConvolutionProduct(form, clamps=False), stages)
     found = writer.kernel()
     if all(reader.is_sum for reader in writer.readers):
         return found
-    return StagedWriter(form, product(True), stages).kernel()
+    return StagedWriter(form, ConvolutionProduct(form), stages).kernel()
 
 
 class StagedWriter:
     """With several `stages`, operands are copied to shared memory; else they go by registers."""
 
-    cache = CACHE
+    cache, words = CACHE, CHUNK  # left of shared memory; of a chunk
 
     def __init__(self, form: Form, product: StepwiseProduct, stages: int = 1) -> None:
         """Settle how large tiles are, who computes them, and what is held of both operands."""
@@ -116,7 +114,7 @@ class StagedWriter:
 
     def _operands(self, per: int) -> tuple[Operand, Operand]:
         sides = ((self.rows, "a"), (self.columns, "b"))
-        a, b = (Operand(side, name, per, self.team, CHUNK * per) for side, name in sides)
+        a, b = (Operand(side, name, per, self.team, self.words * per) for side, name in sides)
         return a, b
 
     def _count_chunks(self) -> int:
