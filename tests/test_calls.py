@@ -14,7 +14,7 @@ from cuda.bindings import driver as real
 from hlo2graph.backends.cuda import call, dlpack, executable, kept_alive
 from hlo2graph.backends.cuda import ours as ours_module
 from hlo2graph.backends.cuda.device_array import DeviceArray
-from hlo2graph.backends.cuda.memory import DeviceMemory
+from hlo2graph.backends.cuda.memory import DeviceMemory, Event
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.hlo import DTYPES, Layout, Shape
 from tests.blocks import Block, View, put
@@ -398,6 +398,20 @@ def test_arrays_of_ours_are_let_go_together_if_they_are_small(fake, monkeypatch,
         assert sum(ref() is not None for ref in gone) <= most + 1
     assert np.array_equal(np.asarray(y), diamond(X + 39))
     assert gone[-1]() is x
+
+
+@pytest.mark.parametrize("kind", [ours, lambda _, value: put(value)], ids=["ours", "theirs"])
+def test_the_host_waits_only_where_many_calls_are_under_way(fake, monkeypatch, kind):
+    found, exe = fake(DIAMOND, pointers="update")
+    found.cuEventQuery = lambda _: (real.CUresult.CUDA_ERROR_NOT_READY,)
+    waits = []
+    monkeypatch.setattr(Event, "synchronize", lambda event: waits.append(event))
+    for k in range(kept_alive.IN_FLIGHT):
+        exe(kind(exe, X + k))
+    assert not waits
+    for k in range(kept_alive.IN_FLIGHT):
+        exe(kind(exe, X + k))
+    assert waits
 
 
 def test_arguments_live_until_the_call_has_run(fake):

@@ -21,11 +21,15 @@ class KeptAlive:
     left out until another one comes, so that a call that comes again and again marks nothing.
     """
 
-    __slots__ = ("_are_ours", "_at_once", "_held", "_last", "_spare", "_stream", "_unmarked")
+    __slots__ = (
+        *("_are_ours", "_at_once", "_held", "_in_flight", "_last", "_spare", "_stream"),
+        "_unmarked",
+    )
 
     def __init__(self, size: int) -> None:
         self._at_once = max(1, min(AT_ONCE, HELD_BYTES // max(1, size)))
         self._held: deque[tuple[_Mark, Sequence[Sequence[object]]]] = deque()
+        self._in_flight = 0  # calls held
         self._spare: list[_Mark] = []
         self._unmarked: list[Sequence[object]] = []
         self._last: Sequence[object] = ()
@@ -64,16 +68,18 @@ class KeptAlive:
             mark = self._spare.pop() if self._spare else _Mark()
             mark.set(self._stream)
             self._held.append((mark, self._unmarked))
+            self._in_flight += len(self._unmarked)
             self._unmarked = []
 
     def _drop(self) -> None:
         while self._held:
-            mark, _ = self._held[0]
+            mark, calls = self._held[0]
             if not mark.is_past:
-                if len(self._held) * self._at_once <= IN_FLIGHT:
+                if self._in_flight <= IN_FLIGHT:
                     return
                 mark.event.synchronize()
             self._held.popleft()
+            self._in_flight -= len(calls)
             self._spare.append(mark)
 
     def wait(self) -> None:
@@ -82,6 +88,7 @@ class KeptAlive:
         for mark, _ in self._held:
             mark.event.synchronize()
         self._held.clear()
+        self._in_flight = 0
 
 
 class _Mark:
