@@ -50,6 +50,17 @@ def test_arguments_that_did_not_change_are_recognised(fake):
     assert np.array_equal(np.asarray(y), diamond(X))
 
 
+def test_results_of_a_program_without_arguments_are_on_the_host_at_each_call(fake):
+    _, exe = fake("""HloModule m
+ENTRY e { ROOT i = s32[4] iota(), iota_dimension=0 }
+""")
+    for _ in range(3):
+        (found,) = exe()
+        assert isinstance(found, np.ndarray) and found.tolist() == [0, 1, 2, 3]
+        (fresh,) = exe.run((), out="fresh")
+        assert type(fresh) is DeviceArray
+
+
 def test_sets_of_arrays_that_take_turns_are_recognised_and_not_kept_alive(fake, monkeypatch):
     _, exe = fake(DIAMOND, pointers="cache")
     sets = [ours(exe, X), ours(exe, X + 1)]

@@ -231,7 +231,7 @@ class CudaExecutable:
         instance = self._pool.take(on)
         try:
             fresh = type(out) is str and out == FRESH
-            plain = on is None and not donate and (fresh or out is None)
+            plain = args and on is None and not donate and (fresh or out is None)
             if plain and (results := instance.run_at_once(args, fresh=fresh)) is not None:
                 return results
             used = instance.stream if on is None else on
