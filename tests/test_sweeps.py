@@ -7,6 +7,7 @@ from needs import needs_gxx
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.hlo import DTYPES, Shape
 from hlo2graph.inspect.arrays import random_inputs
@@ -172,6 +173,7 @@ def test_results_have_the_same_bits(plans, name):
     found, kernels = plans
     plan = found[name]
     assert any("from0" in source.text for source in kernels_of(plan).values())
+    check_support(plan)
     given = random_inputs(plan.inputs, 0)
     wanted = HostExecutable(h2g.plan(PROGRAMS[name], target="host"))(*given)
     assert same_bits(wanted, HostExecutable(plan)(*given))

@@ -26,11 +26,11 @@ from hlo2graph.ops.stencil import Stencil
 SHARED_BYTES = 48 * 1024
 BLOCKS = 132  # that a device runs at once, one a multiprocessor
 KERNEL_NS = 1500
-BLOCK_NS = 700
+BLOCK_NS = 400
 FILL_NS = 0.05
 ROUND_NS = 100
-WORD_NS = 0.02
-OPERATION_NS = 0.013
+WORD_NS = 0.01
+OPERATION_NS = 0.006
 PAIR_NS = 900
 AGAIN_NS = 0.025
 ENOUGH = 0.9
