@@ -18,7 +18,6 @@ from hlo2graph.passes.loops.guard_rounds import (
     MOST_ROUNDS,
     guard_rounds,
 )
-from hlo2graph.passes.loops.loop_in_kernels import loop_in_kernels
 from hlo2graph.passes.loops.small import MOST_ELEMENTS
 from hlo2graph.passes.order import PASSES
 from hlo2graph.program.thunks import While
@@ -163,9 +162,7 @@ def test_what_is_dear_or_an_effect_is_not_done_in_vain(more):
 
 
 @pytest.mark.parametrize("rounds", [0, 1, LIGHT_ROUNDS - 1, LIGHT_ROUNDS, LIGHT_ROUNDS + 5])
-def test_light_rounds_become_one_kernel(rounds, monkeypatch):
-    passes = tuple(p for p in PASSES["default"] if p is not loop_in_kernels)
-    monkeypatch.setitem(PASSES, "default", passes)  # or the loop would be one
+def test_light_rounds_become_one_kernel(rounds):
     module = module_of(
         """from = s32[] parameter(0)
         to = s32[] parameter(1)

@@ -11,7 +11,6 @@ so, the loop form computes it, each thread folding alone.
 - `Attention`: a dot of what reduces along rows make of another dot's results.
 - `SideBySide`: independent fusions, results of a tuple, each in its own form.
 - `Sweeps`: calls of one computation, one behind the other: rounds of a stencil.
-- `ElementLoop`: a loop in which each element goes its own way.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
 from hlo2graph.ops.device_folds import window_dims
-from hlo2graph.ops.element_loop import ElementLoop, element_loop_of
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import go_together
 from hlo2graph.ops.region_attention import Weighing, weighing_of
@@ -148,7 +146,7 @@ class SideBySide:
     parts: tuple[str, ...]
 
 
-Region: TypeAlias = Loop | Rows | Columns | Own | Attention | SideBySide | Sweeps | ElementLoop
+Region: TypeAlias = Loop | Rows | Columns | Own | Attention | SideBySide | Sweeps
 
 
 def region_of(computation: Computation) -> Region | None:
@@ -158,8 +156,7 @@ def region_of(computation: Computation) -> Region | None:
         return None if dear else Own(own.name)
     folds = [i for i in computation.instructions if _is_dear(computation, i)]
     if not folds:
-        rounds = sweeps_of(computation) or element_loop_of(computation)
-        return rounds or _side_by_side(computation) or Loop()
+        return sweeps_of(computation) or _side_by_side(computation) or Loop()
     if all(fold.opcode == "reduce" for fold in folds):
         return _folding(computation, folds)
     if (weighing := weighing_of(computation, folds)) is not None:

@@ -25,7 +25,6 @@ from hlo2graph.passes.lay_out_dots import lay_out_dots
 from hlo2graph.passes.lay_out_images import lay_out_images
 from hlo2graph.passes.loops.double_rounds import double_rounds
 from hlo2graph.passes.loops.guard_rounds import guard_rounds
-from hlo2graph.passes.loops.loop_in_kernels import loop_in_kernels
 from hlo2graph.passes.loops.own_inits import own_inits
 from hlo2graph.passes.loops.simplify_loops import simplify_loops
 from hlo2graph.passes.loops.sweep_rounds import sweep_rounds
@@ -61,8 +60,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {
         *EXPANSIONS,
         *(inline_calls, expand_normalizations, expand_depthwise, turn_images),
         *(simplify, simplify_loops),
-        *(lay_out_dots, lay_out_images, drop_barriers),
-        *(loop_in_kernels, sweep_rounds, double_rounds, guard_rounds),
+        *(lay_out_dots, lay_out_images, drop_barriers, sweep_rounds, double_rounds, guard_rounds),
         expand_inner_products,
         *(
             part_dots,

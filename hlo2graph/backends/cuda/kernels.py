@@ -11,7 +11,6 @@ from hlo2graph.backends.cuda.depth import deep_walks
 from hlo2graph.backends.cuda.forms import SHARED_FORMS, Form, own_kernel
 from hlo2graph.backends.cuda.forms.attention import attention_kernel
 from hlo2graph.backends.cuda.forms.columns import columns_kernel
-from hlo2graph.backends.cuda.forms.element_loop import element_loop_kernel
 from hlo2graph.backends.cuda.forms.rows import rows_kernel
 from hlo2graph.backends.cuda.forms.side_by_side import side_by_side_kernel
 from hlo2graph.backends.cuda.forms.sweeps import sweeps_kernel
@@ -28,7 +27,6 @@ from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.backends.cuda.widen import THREADS
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, Instruction
-from hlo2graph.ops.element_loop import ElementLoop
 from hlo2graph.ops.region import (
     Attention,
     Columns,
@@ -222,8 +220,6 @@ def _written(
             found = attention_kernel(form(computation[region.weighing.product]), region)
         case Sweeps() as region:
             found = sweeps_kernel(region, computations, signature)
-        case ElementLoop() as region:
-            found = element_loop_kernel(region, computation, computations, signature)
         case Own() as region:
             hero, *others = (computation[name] for name in (region.hero, *region.others))
             made = form(hero, others=tuple(others), updates=region.updates)

@@ -8,7 +8,6 @@ from hlo2graph.backends.support import check_computations
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
-from hlo2graph.ops.element_loop import is_per_element
 from hlo2graph.ops.evaluate import unsupported
 from hlo2graph.ops.region import SideBySide, own_root, region_of
 from hlo2graph.ops.sort_runs import too_wide
@@ -45,8 +44,7 @@ def _refused(
     `own` is the one that has the kernel to itself; `parts` are fusions that have one each.
     """
     for instr in computation.instructions:
-        stays = instr.opcode == "while" and is_per_element(instr, computations)
-        if instr.opcode not in EMITTED and not stays and (reason := device_reason(instr, own)):
+        if instr.opcode not in EMITTED and (reason := device_reason(instr, own)):
             yield instr, reason
             continue
         if OPS[instr.opcode].lowering is Lowering.COLLECTIVE:

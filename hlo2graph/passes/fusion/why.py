@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hlo2graph.hlo import Computation, Module
-from hlo2graph.ops.element_loop import ElementLoop
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.region import Attention, SideBySide, region_of
 from hlo2graph.ops.sweeps import Sweeps
@@ -29,8 +28,6 @@ WEIGHTS = "made of a block's scores, and never stored"
 MADE = "made, or read where it lies, for a block's queries and keys"
 STENCIL = "rounds of a stencil, on parts of the arrays in shared memory"
 ROUND = "a round, whose results the next one finds in shared memory"
-LOOPED = "a loop, of which a thread does all rounds for its elements"
-KEPT = "the loop, whose state is in registers"
 SWEPT = "as many rounds as gain by it are in one kernel already"
 
 ROUNDS = "a barrier between rounds of the loop: no round is computed again in a later one"
@@ -105,7 +102,7 @@ def attended(module: Module, computation: str) -> dict[str, Computation]:
     for instr in module.computations[computation].instructions:
         if instr.opcode == "fusion":
             called = module.computations[next(instr.called())]
-            if isinstance(region_of(called), Attention | Sweeps | ElementLoop):
+            if isinstance(region_of(called), Attention | Sweeps):
                 found[instr.name] = called
     return found
 
@@ -146,9 +143,6 @@ def _made_before(name: str, called: Computation) -> Together:
             rounds = (i.name for i in called.instructions if i.opcode == "call")
             members = (Member(r, RESULT if r == called.root else ROUND) for r in rounds)
             return Together(name, STENCIL, tuple(members))
-        case ElementLoop(loop):
-            results = (Member(result, RESULT) for result in called.result.operands)
-            return Together(name, LOOPED, (Member(loop, KEPT), *results))
         case _:
             return Together(name, ATTENTION, _attending(called))
 
