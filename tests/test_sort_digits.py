@@ -11,6 +11,7 @@ from needs import needs_gxx
 from rewriting import opcodes
 
 import hlo2graph
+from hlo2graph.backends.cuda.forms import digits
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
@@ -78,7 +79,12 @@ def emulated():
         patch.setattr(sort_steps, "_BLOCKS", 1)
         for name in ("u8", "two-keys"):
             plans[f"{name}-alone"] = hlo2graph.plan(SORTS[name], target="sm_90")
-    return plans, Kernels(list(plans.values()))
+        patch.setattr(sort_steps, "MANY", 1)
+        patch.setattr(sort_steps, "_MORE_BLOCKS", 1)
+        patch.setattr(digits, "MANY", 1)
+        plans["rows-many"] = hlo2graph.plan(SORTS["rows"], target="sm_90")
+        kernels = Kernels(list(plans.values()))
+    return plans, kernels
 
 
 def given_to(plan) -> list[np.ndarray]:
@@ -94,7 +100,7 @@ def given_to(plan) -> list[np.ndarray]:
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("name", [*SORTS, "u8-alone", "two-keys-alone"])
+@pytest.mark.parametrize("name", [*SORTS, "u8-alone", "two-keys-alone", "rows-many"])
 def test_digits_sort_as_the_host_does(name):
     plans, kernels = emulated()
     plan, arguments = plans[name], given_to(plans[name])
@@ -104,7 +110,7 @@ def test_digits_sort_as_the_host_does(name):
     backwards = executable(*arguments)
     kernels.run_backwards(False)
     assert same_bits(got, backwards), "a barrier is missing"
-    text = SORTS[name.removesuffix("-alone")]
+    text = SORTS[name.removesuffix("-alone").removesuffix("-many")]
     want = HostExecutable(hlo2graph.plan(text, target="host"))(*arguments)
     assert same_bits(got, want)
     assert same_bits(HostExecutable(plan)(*arguments), want)

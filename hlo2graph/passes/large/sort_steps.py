@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import ceil
 
-from hlo2graph.ops.sort_digits import Chunks
+from hlo2graph.ops.sort_digits import MANY, Chunks
 from hlo2graph.ops.sort_runs import LONGEST_JOINED, Runs
 
 SMALL = 1024  # elements of the smaller windows
@@ -20,9 +20,10 @@ _SORT_NS, _SORT_EACH_NS = 4500, 0.02  # of the smaller windows, and for each ele
 _WHOLE_NS, _WHOLE_EACH_NS = 9000, 0.015  # of the larger
 _MERGE_NS, _MERGE_EACH_NS = 6700, 0.004
 _JOIN_NS, _LOOK_NS = 2200, 0.0012  # of a step, and for each look of an element
-_DIGIT_NS, _DIGIT_EACH_NS = 6300, 0.0105  # of the two steps of a digit
+_DIGIT_NS, _DIGIT_EACH_NS = 6200, 0.008  # of the two steps of a digit
 _COMPARED = 1.5  # times as long, where a comparator does more than to compare one short key
 _BLOCKS, _TILE = 132, 2048  # that sort by a digit, and elements that each of them takes at least
+_MORE_BLOCKS, _MORE_TILE = 264, 4096  # the same of MANY elements
 
 
 def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
@@ -38,8 +39,10 @@ def chunks_of_sort(
     taken = digits * (_DIGIT_NS + _DIGIT_EACH_NS * rows * whole)
     if not digits or whole <= window or taken >= runs:
         return None
-    each = max(1, -(-rows * whole // (_BLOCKS * _TILE)))
-    return Chunks(along, min(each, -(-whole // _TILE)) * _TILE)
+    is_many = rows * whole >= MANY
+    blocks, tile = (_MORE_BLOCKS, _MORE_TILE) if is_many else (_BLOCKS, _TILE)
+    each = max(1, -(-rows * whole // (blocks * tile)))
+    return Chunks(along, min(each, -(-whole // tile)) * tile)
 
 
 def _reckoned(along: int, rows: int, whole: int, window: int) -> tuple[list[Runs], float]:

@@ -8,6 +8,7 @@ memory, one operand after the other, so that neighbours there go to neighbouring
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
@@ -16,12 +17,31 @@ from hlo2graph.backends.cuda.forms.sort_window import WARP, Window
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
-from hlo2graph.ops.sort_digits import DIGITS, WIDEST, Chunks, chunks_of
+from hlo2graph.ops.sort_digits import DIGITS, MANY, WIDEST, Chunks, chunks_of
 
-EACH = 4  # elements of a tile that a thread has
 COUNTING = 512  # threads of a block that counts
-_LEAST, _MOST = 512, 1024  # threads of one that sorts
-_EVERY = f"for (int e = 0; e < {EACH}; ++e)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """What a block sorts at once: `each` elements of every thread."""
+
+    threads: int
+    each: int
+
+    @property
+    def size(self) -> int:
+        """Elements in all."""
+        return self.threads * self.each
+
+    @property
+    def every(self) -> str:
+        """The head of a loop over a thread's elements."""
+        return f"for (int e = 0; e < {self.each}; ++e)"
+
+
+_SMALL, _LARGE, _SHARED = _Tile(512, 4), _Tile(1024, 4), _Tile(512, 8)
+"""Of chunks as small, or of wide elements; of others; where two share a multiprocessor."""
 
 
 def count_kernel(form: Form) -> KernelSource:
@@ -42,30 +62,36 @@ def digits_kernel(form: Form) -> KernelSource:
     """Return the kernel that sorts by a digit."""
     chunks = chunks_of(form.instr)
     assert chunks is not None
-    widest = max(leaf.dtype.size for leaf in form.results)
-    threads = _LEAST if widest == WIDEST or chunks.chunk <= _LEAST * EACH else _MOST
-    writer, _, length = _begun(form, threads)
+    tile = _tile_of(form, chunks)
+    writer, _, length = _begun(form, tile.threads)
     emit, index = writer.emit, writer.index
     known = _bits(emit, form.instr.operands[-2])
-    _find_places(form, writer, threads)
-    tile = threads * EACH
+    _find_places(form, writer, tile.threads)
     held, ahead = ([emit.fresh(stem) for _ in form.results] for stem in ("held", "ahead"))
-    emit.line(f"const int own = threadIdx.x / {WARP} * {WARP * EACH} + threadIdx.x % {WARP};")
-    _load(form, writer, held, "first")
-    with emit.block(f"for ({index} tile = first; tile < end; tile += {tile})"):
-        emit.line(f"const int count = tile + {tile} < end ? {tile} : (int)(end - tile);")
-        _find_digits(form, writer, held, known)
-        has_more = chunks.chunk > tile
+    emit.line(f"const int own = threadIdx.x / {WARP} * {WARP * tile.each} + threadIdx.x % {WARP};")
+    _load(form, writer, tile, held, "first")
+    with emit.block(f"for ({index} tile = first; tile < end; tile += {tile.size})"):
+        emit.line(f"const int count = tile + {tile.size} < end ? {tile.size} : (int)(end - tile);")
+        _find_digits(form, writer, tile, held, known)
+        has_more = chunks.chunk > tile.size
         if has_more:  # it comes while this one is put in order
-            _load(form, writer, ahead, f"tile + {tile}")
-        emit.line(f"int slots[{EACH}];")
-        emit.line(f"hlo::order_digits<{threads}, {EACH}>(digits, slots, places, moves);")
-        _move(form, writer, threads, held)
+            _load(form, writer, tile, ahead, f"tile + {tile.size}")
+        emit.line(f"int slots[{tile.each}];")
+        ways = f"{tile.threads}, {tile.each}"
+        emit.line(f"hlo::order_digits<{ways}>(digits, slots, places, moves);")
+        _move(form, writer, tile, held)
         if has_more:
             for name, following in zip(held, ahead, strict=True):
                 emit.line("#pragma unroll")
-                emit.line(f"{_EVERY} {name}[e] = {following}[e];")
-    return form.source(emit, _blocks(form.shape(0), chunks, length), threads)
+                emit.line(f"{tile.every} {name}[e] = {following}[e];")
+    return form.source(emit, _blocks(form.shape(0), chunks, length), tile.threads)
+
+
+def _tile_of(form: Form, chunks: Chunks) -> _Tile:
+    widest = max(leaf.dtype.size for leaf in form.results)
+    if widest == WIDEST or chunks.chunk <= _SMALL.size:
+        return _SMALL
+    return _SHARED if form.shape(0).elements >= MANY else _LARGE
 
 
 def _begun(form: Form, threads: int) -> tuple[Window, Chunks, int]:
@@ -73,7 +99,7 @@ def _begun(form: Form, threads: int) -> tuple[Window, Chunks, int]:
     chunks = chunks_of(form.instr)
     assert chunks is not None
     length = form.shape(0).dims[chunks.dimension]
-    writer = Window(form, form.emitter(), chunks.dimension, threads * EACH, threads)
+    writer = Window(form, form.emitter(), chunks.dimension, threads, threads)
     emit = writer.emit
     row, part = emit.split(emit.integer(emit.block_index), (-1, _parts(chunks, length)))
     writer.find_row(row)
@@ -121,26 +147,28 @@ def _chunks(form: Form) -> Chunks:
     return chunks
 
 
-def _load(form: Form, writer: Window, names: Sequence[Expr], tile: Expr) -> None:
+def _load(form: Form, writer: Window, tile: _Tile, names: Sequence[Expr], start: Expr) -> None:
     """Declare what a thread has of a tile; of one that ends early, the last element again."""
     emit = writer.emit
     for leaf, name in zip(form.results, names, strict=True):
-        emit.line(f"{storage_type(leaf.dtype)} {name}[{EACH}];")
+        emit.line(f"{storage_type(leaf.dtype)} {name}[{tile.each}];")
     emit.line("#pragma unroll")
-    with emit.block(_EVERY):
-        emit.line(f"const {writer.index} at = {tile} + own + e * {WARP};")
+    with emit.block(tile.every):
+        emit.line(f"const {writer.index} at = {start} + own + e * {WARP};")
         place = writer.place(emit.integer("at < end ? at : end - 1"))
         for leaf, name, operand in zip(form.results, names, form.instr.operands, strict=False):
             value = emit.stored(leaf.dtype, emit.leaf(operand, 0, place))
             emit.line(f"{name}[e] = {value};")
 
 
-def _find_digits(form: Form, writer: Window, names: Sequence[Expr], known: Sequence[Expr]) -> None:
+def _find_digits(
+    form: Form, writer: Window, tile: _Tile, names: Sequence[Expr], known: Sequence[Expr]
+) -> None:
     """Declare a tile's digits; what is behind the end comes last."""
     emit = writer.emit
-    emit.line(f"hlo::u32 digits[{EACH}];")
+    emit.line(f"hlo::u32 digits[{tile.each}];")
     emit.line("#pragma unroll")
-    with emit.block(_EVERY):
+    with emit.block(tile.every):
         values = [
             emit.bind(leaf.dtype, f"hlo::load({name}[e])")
             for leaf, name in zip(form.results, names, strict=True)
@@ -149,26 +177,25 @@ def _find_digits(form: Form, writer: Window, names: Sequence[Expr], known: Seque
         emit.line(f"digits[e] = own + e * {WARP} < count ? {digit} : {DIGITS - 1};")
 
 
-def _move(form: Form, writer: Window, threads: int, held: Sequence[Expr]) -> None:
+def _move(form: Form, writer: Window, tile: _Tile, held: Sequence[Expr]) -> None:
     """Put a tile in order in shared memory, and from there where it goes."""
     emit, index = writer.emit, writer.index
-    tile = threads * EACH
     widest = max(leaf.dtype.size for leaf in form.results)
-    emit.line(f"__shared__ hlo::u8 known[{tile}];")
-    emit.line(f"__shared__ hlo::u64 staged[{tile * widest // 8}];")
+    emit.line(f"__shared__ hlo::u8 known[{tile.size}];")
+    emit.line(f"__shared__ hlo::u64 staged[{tile.size * widest // 8}];")
     emit.line("#pragma unroll")
-    emit.line(f"{_EVERY} known[slots[e]] = (hlo::u8)digits[e];")
-    emit.line(f"{index} goes[{EACH}];")
+    emit.line(f"{tile.every} known[slots[e]] = (hlo::u8)digits[e];")
+    emit.line(f"{index} goes[{tile.each}];")
     for number, (leaf, name) in enumerate(zip(form.results, held, strict=True)):
         stage = emit.fresh("stage")
         kind = storage_type(leaf.dtype)
         emit.line(f"{kind}* const {stage} = ({kind}*)staged;")
         emit.line("#pragma unroll")
-        emit.line(f"{_EVERY} {stage}[slots[e]] = {name}[e];")
+        emit.line(f"{tile.every} {stage}[slots[e]] = {name}[e];")
         emit.line("__syncthreads();")
         emit.line("#pragma unroll")
-        with emit.block(_EVERY):
-            emit.line(f"const int slot = threadIdx.x + e * {threads};")
+        with emit.block(tile.every):
+            emit.line(f"const int slot = threadIdx.x + e * {tile.threads};")
             if number == 0:
                 emit.line("goes[e] = slot + moves[known[slot]];")
             with emit.block("if (slot < count)"):
