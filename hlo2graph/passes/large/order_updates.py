@@ -38,6 +38,7 @@ from hlo2graph.passes.redraft import redraft
 FREE = 512  # updates, from which on a thread each is worth a copy
 ORDERED = 4096  # from which on sorting them is
 COPIED = 256  # the same of a large operand, which what looks for them copies on the way
+WORTH_LOOKING = 12 << 20  # bytes of such an operand, at least
 LARGE = 64 << 20  # bytes of an operand, more than which another kernel copies sooner
 _S64 = DTYPES["s64"]
 
@@ -71,10 +72,10 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
         return
     trailing = tuple(range(len(batch), update.rank)) == window
     is_sorted = instr.attrs.get("indices_are_sorted") is True
-    is_large = shapes[0].size > LARGE
-    copies = is_large and not regions.may_write(draft, draft[instr.operands[0]])
+    kept = not regions.may_write(draft, draft[instr.operands[0]])
+    copies = kept and shapes[0].size > WORTH_LOOKING
     if prod(batch) < (COPIED if copies else ORDERED) or is_sorted or not trailing:
-        if not is_sorted and is_large:
+        if not is_sorted and shapes[0].size > LARGE:
             _in_place(draft, instr, count, regions)
         return
     if compares(instr, shapes, draft.computations):
