@@ -24,6 +24,7 @@ from hlo2graph.ops.free_scatter import folds_freely, is_of_rows
 
 THREADS = 256
 MOST_BLOCKS = 1024
+HELD_BLOCKS = 512  # where slabs are held: each block looks at all updates
 AT_ONCE = 8  # positions that a thread works out
 MOST_EACH = 8  # elements of a slab that a thread has in registers
 FEWEST_SORTED = 256  # updates that are worth looking for
@@ -41,7 +42,8 @@ def scatter_kernel(form: Form) -> KernelSource:
     ):
         return sorted_kernel(updates)
     elements = form.results[0].elements
-    slab = max(THREADS, -(-elements // MOST_BLOCKS))
+    held = min(-(-elements // HELD_BLOCKS), MOST_EACH * THREADS)
+    slab = max(THREADS, -(-elements // MOST_BLOCKS), held)
     _Slabs(updates, slab).write()
     return form.source(updates.emit, max(1, -(-elements // slab)), THREADS)
 
