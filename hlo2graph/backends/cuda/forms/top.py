@@ -23,6 +23,7 @@ MOST_KEPT = 1024
 RANK_THREADS = 256
 WARP, MOST_THREADS = 32, 512
 EACH, MOST_EACH = 4, 16  # elements of a thread: as far as there are threads, and in registers
+FEW_EACH = 2  # the first where each row has a multiprocessor to itself
 
 
 def top_k_kernel(form: Form) -> KernelSource:
@@ -32,7 +33,9 @@ def top_k_kernel(form: Form) -> KernelSource:
     if k > MOST_KEPT:
         return _by_rank(form, emit, k)
     length = shape.dims[-1]
-    threads = min(MOST_THREADS, WARP << max(0, -(-length // (EACH * WARP)) - 1).bit_length())
+    rows = shape.elements // length if length else 0
+    least = FEW_EACH if rows <= form.signature.device.multiprocessors else EACH
+    threads = min(MOST_THREADS, WARP << max(0, -(-length // (least * WARP)) - 1).bit_length())
     each = -(-length // threads)
     row = emit.split(emit.integer(emit.block_index), shape.dims[:-1])
     with emit.block(f"const auto key = [&]({emit.index_type} at)", ";"):
