@@ -38,7 +38,7 @@ RUN_BYTES = 512  # of its runs, at least
 MOST_WAYS = 3  # threads of a warp that meet in a bank, for each byte of a unit
 ACCESS_COST = 4  # of an access, in the time that a warp's access to shared memory takes
 WARPS = 8  # that are looked at for that
-ROUNDS = 5  # accesses of a thread under way at once, at most
+ROUNDS = 8  # accesses of a thread under way at once, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +255,10 @@ class _Writer:
                 for k, value in enumerate(values):
                     emit.line(f"to[{word} * {vector} + {k}] = {value};")
             with emit.block("else"):
-                emit.line("#pragma unroll 1")
+                emit.line("#pragma unroll")
                 with emit.block(f"for (int k = 0; k < {vector}; ++k)"):
                     own = emit.integer(f"{low} + k")
-                    with emit.block(f"if ({own} >= 0 && {own} < {length})"):
+                    with emit.block(f"if ((unsigned){own} < (unsigned){length})"):
                         value = self._value(place, low, "k")
                         emit.line(f"to[{start} + {own}] = {value};")
 
