@@ -21,6 +21,7 @@ LEAST_RUN = 128  # bytes side by side that a block reads of a step, of the wides
 SECTOR = 32  # the same of arrays that lie in the device's cache, which has its own grain
 CACHED = 4 << 20  # bytes of an array that is taken to lie there
 FEWEST_SLICES = 8
+FEWEST_STEPS = 16  # of a slice, where results for enough blocks let there be fewer slices
 MOST_VECTOR = FEWEST_SLICES  # the last fold has a thread a result
 FEW_BLOCKS = 3  # of a multiprocessor: with fewer, blocks get more threads, or take fewer lanes
 MOST_AHEAD = 64  # elements that a thread waits for at once
@@ -68,6 +69,12 @@ def plan_columns(
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
     ahead = max(1, min(ahead, MOST_LINES // (vector * lines_each(computation))))
     slices = min(threads // lanes, power_below(max(1, region.steps // ahead)))
+    if slices < FEWEST_SLICES and lanes == LANES:
+        most = power_below(max(1, region.steps // FEWEST_STEPS))
+        fewest = max(2, vector, min(FEWEST_SLICES, most))
+        wider = lanes * FEWEST_SLICES // fewest
+        if region.results >= 2 * few * wider * vector:
+            return ColumnPlan(vector, wider, fewest, _evenly(region.steps, fewest, ahead))
     slices = max(slices, FEWEST_SLICES)
     while slices > FEWEST_SLICES and slices * lanes * vector * compute_bytes(types) > SHARED_BYTES:
         slices //= 2
