@@ -11,7 +11,7 @@ from needs import needs_gxx
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import products
 from hlo2graph.backends.cuda.compiler import compile_ptx, unit_text
-from hlo2graph.backends.cuda.forms import dot_staged, dot_tile
+from hlo2graph.backends.cuda.forms import dot_tile
 from hlo2graph.backends.cuda.kernels import kernels_of
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
@@ -313,9 +313,8 @@ def test_whoever_asks_for_all_bits_gets_no_tensor_cores():
         assert ("hlo::mma" in source.text) == source.tf32 == tensor
 
 
-def test_no_few_blocks_begin_when_all_others_are_done(monkeypatch):
+def test_no_few_blocks_begin_when_all_others_are_done():
     """Of 96 images: three tiles each are more blocks of 16 warps than a device has at once."""
-    monkeypatch.setattr(dot_staged, "FEWEST_FLOPS", 1 << 60)
     images = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
     text = dot(
         "f32", "96,96,4096]", "96,16,4096]", "96,96,16]", images + "rhs_contracting_dims={2}"

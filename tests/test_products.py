@@ -134,6 +134,9 @@ def test_products_that_run_at_once_have_workspaces_of_their_own():
         ({"m": 128, "n": 128, "k": 128}, "default", False),
         ({"m": 8, "n": 8, "k": 8192}, "default", False),
         ({"m": 2048, "n": 1024, "k": 128}, "default", True),
+        ({"m": 512, "n": 544, "k": 512}, "default", True),
+        ({"m": 512, "n": 543, "k": 512}, "default", False),  # lines are of odd length
+        ({"m": 1024, "n": 543, "k": 512}, "default", True),
         ({"m": 1, "n": 8192, "k": 8192}, "default", False),
         ({"m": 1, "n": 8192, "k": 8192}, "none", True),
     ],

@@ -6,7 +6,7 @@ The rule, all of it, from shapes and types alone:
 - A large matrix times FEW_VECTORS, or on tensor cores SKINNY of its type: ours, since memory bounds
   it.
 - Products that tensor cores take (f32 that may round to TF32, floats of 16 bits and less, bytes):
-  ours up to MOST_FLOPS of their type, RAGGED times as many where lines of a matrix are of odd
+  ours up to MOST_FLOPS of their type, or up to MOST_RAGGED where lines of a matrix are of odd
   length; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
@@ -37,9 +37,9 @@ MANY_ROWS = 1024  # enough to fill a device
 FEWEST_STEPS = 32
 FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
-MOST_FLOPS = {"f32": 1 << 28, "bf16": 1 << 26, "f16": 1 << 26}
-RAGGED = 4  # times as many, where lines of a matrix don't begin on whole LINE_BYTES
-LINE_BYTES = 16
+MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
+MOST_RAGGED = {"f32": 3 << 27, "bf16": 1 << 29, "f16": 1 << 29}
+LINE_BYTES = 16  # on which lines of a matrix begin, if they are not ragged
 MOST_FLOPS |= dict.fromkeys((SHORT, "s8", "u8"), 1 << 31)  # cuBLASLt takes few layouts of these
 FLOATS = frozenset({"f32", "bf16", "f16"})  # that tensor cores multiply
 BYTES = frozenset({"s8", "u8"})  # the same
@@ -66,7 +66,8 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     vectors, most = FEW_VECTORS, MOST_OTHER_FLOPS
     if kind := tensor_type(dot, lhs, rhs):
         vectors, most = SKINNY[kind], MOST_FLOPS[kind]
-        most *= RAGGED if any(map(_is_ragged, (lhs, rhs, written(dot)))) else 1
+        if any(map(_is_ragged, (lhs, rhs, written(dot)))):
+            most = max(most, MOST_RAGGED.get(kind, 0))
     products = prod(lhs.dims[d] for d in integers(dot, "lhs_batch_dims", ()))
     extents = [shape.elements // (products * steps) for shape in (lhs, rhs)]
     if min(extents) <= vectors and products * max(extents) >= MANY_ROWS:

@@ -87,16 +87,6 @@ class Product(Protocol):
         ...
 
 
-class StepwiseProduct(Product, Protocol):
-    """One that tells what a step adds to places that are sums of what row and step say.
-
-    of_group: of places that also say the number of the batch, their other part, and its size.
-    """
-
-    step_parts: dict[Expr, Expr]
-    of_group: dict[Expr, tuple[Expr, int]]
-
-
 def by_size(product: Product) -> tuple[Side, Side]:
     """Return the side of more rows or columns, then the other one."""
     lhs, rhs = product.sides
@@ -116,8 +106,6 @@ class DotProduct:
         parts = self._parts
         self.free = parts.free  # dimensions of each operand
         self.wide = parts.wide
-        self.step_parts: dict[Expr, Expr] = {}  # there are no such places
-        self.of_group: dict[Expr, tuple[Expr, int]] = {}
         self.steps: Sequence[int] = parts.steps
         self.batches: Sequence[int] = [parts.shapes[0].dims[d] for d in parts.batch[0]]
         lhs, rhs = (

@@ -18,7 +18,7 @@ from math import prod
 from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.partners import Partners, SharedSums, cluster_of
-from hlo2graph.backends.cuda.forms.product import Side, StepwiseProduct, tests_inside
+from hlo2graph.backends.cuda.forms.product import Side, tests_inside
 from hlo2graph.backends.cuda.forms.results import Results
 from hlo2graph.backends.cuda.forms.staged_operand import CHUNK, FOUR, Operand
 from hlo2graph.backends.cuda.forms.staged_reader import Reader, neighbours
@@ -58,9 +58,9 @@ def staged_kernel(form: Form) -> KernelSource:
 class StagedWriter:
     """With several `stages`, operands are copied to shared memory; else they go by registers."""
 
-    cache, words = CACHE, CHUNK  # left of shared memory; of a chunk
+    cache = CACHE
 
-    def __init__(self, form: Form, product: StepwiseProduct, stages: int = 1) -> None:
+    def __init__(self, form: Form, product: ConvolutionProduct, stages: int = 1) -> None:
         """Settle how large tiles are, who computes them, and what is held of both operands."""
         self.form, self.emit, self.product, self.stages = form, form.emitter(), product, stages
         self.dtype, self.wide = form.shape(0).dtype, product.wide
@@ -114,7 +114,7 @@ class StagedWriter:
 
     def _operands(self, per: int) -> tuple[Operand, Operand]:
         sides = ((self.rows, "a"), (self.columns, "b"))
-        a, b = (Operand(side, name, per, self.team, self.words * per) for side, name in sides)
+        a, b = (Operand(side, name, per, self.team, CHUNK * per) for side, name in sides)
         return a, b
 
     def _count_chunks(self) -> int:

@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import storage_type, stored
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.product import StepwiseProduct, minor_dim
+from hlo2graph.backends.cuda.forms.product import minor_dim
 from hlo2graph.backends.cuda.forms.staged_operand import FOUR, Operand
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
@@ -34,7 +35,7 @@ class Reader:
 
     form: Form
     emit: ElementEmitter
-    product: StepwiseProduct
+    product: ConvolutionProduct
     operand: Operand
     at_once: int
     copies: bool

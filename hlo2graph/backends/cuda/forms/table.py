@@ -11,7 +11,6 @@ from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
 from hlo2graph.backends.cuda.forms.dot_few import dot_few_kernel, suits_few_columns
 from hlo2graph.backends.cuda.forms.dot_gates import dot_gates_kernel, suits_gates
 from hlo2graph.backends.cuda.forms.dot_rows import dot_rows_kernel, suits_teams
-from hlo2graph.backends.cuda.forms.dot_staged import dot_staged_kernel, suits_stages
 from hlo2graph.backends.cuda.forms.dot_tensor import dot_tensor_kernel, suits_tensor_cores
 from hlo2graph.backends.cuda.forms.fft import fft_kernel, suits_lines
 from hlo2graph.backends.cuda.forms.form import Form
@@ -47,7 +46,6 @@ SHARED_FORMS: tuple[tuple[str, Callable[[Form], bool], Callable[[Form], KernelSo
     ("convolution", suits_convolution, convolution_kernel),
     ("dot", suits_gates, dot_gates_kernel),
     ("dot", suits_few_columns, dot_few_kernel),
-    ("dot", suits_stages, dot_staged_kernel),
     ("dot", suits_tensor_cores, dot_tensor_kernel),
     ("dot", suits_teams, dot_rows_kernel),
     ("dot", fits, dot_kernel),
