@@ -67,7 +67,7 @@ def sharing_of(form: Form, region: Attention) -> Sharing | None:
     while (
         warps > 1
         and 2 * blocks <= device.cluster
-        and 2 * blocks * tiles <= device.multiprocessors
+        and 2 * blocks * tiles <= device.multiprocessors // 2  # with more, clusters wait for room
         and 2 * blocks * warps * FEWEST_CHUNKS <= chunks
     ):
         blocks *= 2
