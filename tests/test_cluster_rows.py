@@ -82,7 +82,7 @@ def test_a_missing_barrier_of_a_cluster_is_noticed(monkeypatch, left_out):
         line(emit, text)
 
     monkeypatch.setattr(ElementEmitter, "line", without)
-    text = fold_program("softmax", "f32", (1, 40000), (1,))
+    text = fold_program("layer_norm", "f32", (3, 40000), (1,))
     with planned({"rows": text}, SM_90) as (plans, kernels), pytest.raises(AssertionError):
         agree_with_the_host(plans["rows"], kernels)
     assert len(met) > 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 
@@ -10,6 +10,7 @@ from hlo2graph.hlo import Computation, Instruction, Literal, Shape
 from hlo2graph.ops.scalar_region import binary_reducer
 
 _VIEWS = frozenset({"copy", "reshape", "transpose"})
+_F32 = frozenset({"f32"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,26 @@ def softmax_of(
     computation: Computation,
     computations: Mapping[str, Computation],
     stages: Sequence[Sequence[str]],
+    dtypes: Set[str] = _F32,
 ) -> Softmax | None:
-    """Return the softmax of f32 that reduces, by stage, are the folds of, if they are."""
+    """Return the softmax, of one of the types, that reduces, by stage, are the folds of, if any.
+
+    Exponentials of a narrow type may be summed in float32.
+    """
     if [len(stage) for stage in stages] != [1, 1]:
         return None
     largest, total = (computation[stage[0]] for stage in stages)
     named = [binary_reducer(computations, str(r.attrs["to_apply"])) for r in (largest, total)]
     grown = computation[total.operands[0]]
+    if grown.opcode == "convert":
+        grown = computation[grown.operands[0]]
     if named != ["maximum", "add"] or grown.opcode != "exponential":
         return None
     less = _behind(computation, grown.operands[0])
-    if less.opcode != "subtract" or not all(map(_is_f32, (largest, total, grown, less))):
+    if less.opcode != "subtract":
+        return None
+    types = {_dtype(instr) for instr in (largest, grown, less)}
+    if len(types) != 1 or not types <= dtypes or _dtype(total) not in types | _F32:
         return None
     same, beside = (_behind(computation, name) for name in less.operands)
     folded = _behind(computation, largest.operands[0])
@@ -96,4 +106,8 @@ def _is_scalar(instr: Instruction, value: float) -> bool:
 
 
 def _is_f32(instr: Instruction) -> bool:
-    return isinstance(instr.shape, Shape) and instr.shape.dtype.name == "f32"
+    return _dtype(instr) == "f32"
+
+
+def _dtype(instr: Instruction) -> str | None:
+    return instr.shape.dtype.name if isinstance(instr.shape, Shape) else None

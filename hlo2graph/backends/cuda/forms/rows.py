@@ -22,6 +22,7 @@ from hlo2graph.backends.cuda.forms.kept_row import KeptRow
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.forms.shifted_rows import ShiftedRow
+from hlo2graph.backends.cuda.forms.softmax_rows import SoftmaxRows
 from hlo2graph.backends.cuda.forms.windows import RULES
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
@@ -44,7 +45,7 @@ def rows_kernel(
     rules = RULES if plan.patch is not None else None
     emitter = ElementEmitter(computations, signature.index_type, rules)
     emitter.enter(computation)
-    _Writer(FoldWriter(emitter, region, computation), region, plan).write()
+    _Writer(FoldWriter(emitter, region, computation), region, plan, computations).write()
     emitter.leave()
     kept, threads = plan.kept, plan.team.threads
     lines, wide, blocks = emitter.needed_lines(), plan.vector > 1, plan.team.blocks
@@ -58,10 +59,18 @@ def rows_kernel(
 class _Writer:
     """Writes the body."""
 
-    def __init__(self, fold: FoldWriter, region: Rows, plan: RowPlan) -> None:
+    def __init__(
+        self,
+        fold: FoldWriter,
+        region: Rows,
+        plan: RowPlan,
+        computations: Mapping[str, Computation],
+    ) -> None:
         self.fold, self.region, self.plan = fold, region, plan
+        self.computations = computations
         self.emit = fold.emit
         self._held: list[Run] = []
+        self._softmax: SoftmaxRows | None = None
         self._shifted: ShiftedRow | None = None
         self._keeper = KeptRow(fold, plan.kept) if plan.kept else None
         stages = len(region.stages)
@@ -78,9 +87,14 @@ class _Writer:
         if self.plan.held:
             self._held = self._chunks("slice")
             ready = {k: len(self.region.stages) if first else 0 for k, first in ready.items()}
-        for number, stage in enumerate(self.region.stages):
-            early = [k for k, first in ready.items() if first == number]
-            self._stage(number, self.fold.reduces(stage), early)
+        self._softmax = SoftmaxRows.of(self.fold, self.region, self.computations, self.plan)
+        if self._softmax:
+            ready = {k: len(self.region.stages) if first else 0 for k, first in ready.items()}
+            self._softmax_stage(self._softmax, [k for k, first in ready.items() if first == 0])
+        else:
+            for number, stage in enumerate(self.region.stages):
+                early = [k for k, first in ready.items() if first == number]
+                self._stage(number, self.fold.reduces(stage), early)
         self.fold.bridge(Size.ROW, self.row)
         late = [k for k, first in ready.items() if first == len(self.region.stages)]
         if late:
@@ -226,6 +240,18 @@ class _Writer:
         self.plan.team.combine(self.emit, parts, all_threads=self._is_awaited(number))
         for reduce, own in held:
             fold.settle(reduce, own, self.row)
+
+    def _softmax_stage(self, softmax: SoftmaxRows, early: Sequence[int]) -> None:
+        """Fold all in one look; store what waits for nothing."""
+        for round_ in self._rounds():
+            with round_ as (runs, firsts, is_first):
+                softmax.add(runs, is_only=is_first is None)
+                if self._keeper:
+                    self._keeper.keep(runs, firsts)
+                self.fold.store_runs(runs, early, self.inside)
+        self.plan.team.meet(self.emit)
+        self.plan.team.combine(self.emit, [softmax.part], all_threads=True)
+        softmax.settle(self.row)
 
     # ---- results --------------------------------------------------------------------------
 
