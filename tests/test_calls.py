@@ -56,7 +56,8 @@ ENTRY e { ROOT i = s32[4] iota(), iota_dimension=0 }
 """)
     for _ in range(3):
         (found,) = exe()
-        assert isinstance(found, np.ndarray) and found.tolist() == [0, 1, 2, 3]
+        assert isinstance(found, np.ndarray)
+        assert found.tolist() == [0, 1, 2, 3]
         (fresh,) = exe.run((), out="fresh")
         assert type(fresh) is DeviceArray
 
