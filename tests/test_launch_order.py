@@ -11,9 +11,12 @@ from hlo2graph.backends.cuda.launch_order import FEWEST_SOURCES, launch_order
 from hlo2graph.backends.cuda.steps import KernelStep, StepSequence
 
 
-def sequence(*before: tuple[int, ...], light: Collection[int] = ()) -> StepSequence:
+def sequence(
+    *before: tuple[int, ...], light: Collection[int] = (), long: Collection[int] = ()
+) -> StepSequence:
     steps = [
-        KernelStep(str(k), "", None, (1, 1, 1), 1, 0, (), k in light) for k in range(len(before))
+        KernelStep(str(k), "", None, (1, 1, 1), 1, 0, (), k in light, is_long=k in long)
+        for k in range(len(before))
     ]
     return StepSequence(tuple(steps), before)
 
@@ -43,6 +46,18 @@ def test_sources_that_can_wait_come_behind_the_one_that_cannot():
     found, has_start = laid_out(sequence((), (), (), (2,), (0, 1, 3)))
     assert found == [("2", []), ("0", ["2"]), ("1", ["2"]), ("3", ["2"]), ("4", ["0", "1", "3"])]
     assert not has_start
+
+
+def test_kernels_do_not_wait_for_a_source_that_takes_many_steps():
+    before = ((), (), (), (2,), (0, 1, 3))
+    found, has_start = laid_out(sequence(*before, long={2}))
+    assert found == [("2", []), ("0", []), ("1", []), ("3", ["2"]), ("4", ["0", "1", "3"])]
+    assert not has_start
+    found, _ = laid_out(sequence(*before, long={2}, light={1}))
+    assert ("1", ["2"]) in found
+    found, has_start = laid_out(sequence((), (), (), (), (3,), (0, 1, 2, 4), long={3}))
+    assert [waits for _, waits in found[:4]] == [[]] * 4
+    assert has_start
 
 
 def test_a_light_source_comes_where_it_is_needed():

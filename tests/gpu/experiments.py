@@ -30,7 +30,7 @@ from hlo2graph.backends.cuda.driver import call, cuda, open_device
 from hlo2graph.backends.cuda.functions import Functions, compile_kernels
 from hlo2graph.backends.cuda.graph import GraphBuilder
 from hlo2graph.backends.cuda.graph_exec import GraphExec
-from hlo2graph.backends.cuda.launch_order import node_order
+from hlo2graph.backends.cuda.launch_order import Weight, node_order
 from hlo2graph.backends.cuda.memory import Event, Stream
 from hlo2graph.backends.cuda.serial import Gate
 from hlo2graph.backends.cuda.steps import KernelStep, StepSequence
@@ -210,7 +210,7 @@ class Early(GraphBuilder):
 
     def build(self, sequence, *, chain=False):
         graph = call(cuda.cuGraphCreate, 0)
-        found = node_order(sequence.predecessors, [False] * len(sequence.steps))
+        found = node_order(sequence.predecessors, [Weight.KERNEL] * len(sequence.steps))
         steps = tuple(sequence.steps[k] for k in found.order)
         start = [self._start(graph)] if found.has_start else []
         self.add(graph, StepSequence(steps, found.predecessors), start, chain=False)

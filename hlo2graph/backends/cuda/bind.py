@@ -149,6 +149,7 @@ class Binder:
                 arguments,
                 source.is_light,
                 source.is_bare,
+                source.is_long,
             ),
         )
 

@@ -194,10 +194,12 @@ def kernel_source(
     with deep_walks(computation, computations):
         region = region_of(computation)
         if isinstance(region, SideBySide):
-            return side_by_side_kernel(
+            found = side_by_side_kernel(
                 region, computation, computations, signature, key.inplace, write
             )
-        return write(signature, computation, key.inplace)
+        else:
+            found = write(signature, computation, key.inplace)
+    return replace(found, is_long=is_long(computation, computations))
 
 
 def _written(
@@ -237,6 +239,16 @@ def _shared_form(form: Form) -> Callable[[Form], KernelSource] | None:
     """Return what writes the kernel of a hero that the loop form can do too, if a form fits."""
     fitting = (w for opcode, fits, w in SHARED_FORMS if form.instr.opcode == opcode and fits(form))
     return next(fitting, None)
+
+
+def is_long(computation: Computation, computations: Mapping[str, Computation]) -> bool:
+    """Tell whether a kernel, or a part of it, takes many steps: a sort, a factor and their kin."""
+    parts = (computations[name] for i in computation.instructions for name in _fused(i))
+    return any(own_root(part) is not None for part in (computation, *parts))
+
+
+def _fused(instr: Instruction) -> tuple[str, ...]:
+    return tuple(instr.called()) if instr.opcode == "fusion" else ()
 
 
 def is_light(computation: Computation, device: DeviceFigures) -> bool:

@@ -95,6 +95,7 @@ class KernelSource:
     tf32: bool = False  # it rounds operands of f32 products to TF32
     is_light: bool = False  # elementwise over few elements, as short as a kernel can be
     is_bare: bool = False  # it holds no shared memory, however many blocks it has
+    is_long: bool = False  # it takes many steps, as a sort does
 
     @property
     def nameless(self) -> KernelSource:

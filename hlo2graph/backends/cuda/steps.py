@@ -14,7 +14,7 @@ from hlo2graph.backends.cuda.addresses import Addresses, Operand
 from hlo2graph.backends.cuda.blas import BlasPlan
 from hlo2graph.backends.cuda.driver import Bound, bound, cuda
 from hlo2graph.backends.cuda.launch_config import LaunchConfig, launch_call
-from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES
+from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES, Weight
 from hlo2graph.program.thunks import Slice
 
 
@@ -57,6 +57,14 @@ class KernelStep:
     arguments: tuple[Operand, ...]
     is_light: bool = False  # as short as a kernel can be
     is_bare: bool = False  # it holds no shared memory
+    is_long: bool = False  # it takes many steps
+
+    @property
+    def weight(self) -> Weight:
+        """What it is to nodes that start with it."""
+        if self.is_light:
+            return Weight.LIGHT
+        return Weight.LONG if self.is_long else Weight.KERNEL
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -121,9 +129,9 @@ class CopyStep:
         return self.source, self.target
 
     @property
-    def is_light(self) -> bool:
-        """Whether it takes no longer than any other node."""
-        return self.target.size <= LIGHT_BYTES
+    def weight(self) -> Weight:
+        """What it is to nodes that start with it."""
+        return Weight.LIGHT if self.target.size <= LIGHT_BYTES else Weight.OTHER
 
     def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that copies on `stream`."""
@@ -161,9 +169,9 @@ class FillStep:
         return (self.target,)
 
     @property
-    def is_light(self) -> bool:
-        """Whether it takes no longer than any other node."""
-        return self.target.size <= LIGHT_BYTES
+    def weight(self) -> Weight:
+        """What it is to nodes that start with it."""
+        return Weight.LIGHT if self.target.size <= LIGHT_BYTES else Weight.OTHER
 
     def launcher(self, stream: Any, at: Addresses) -> Bound:
         """Return the call that fills on `stream`."""
@@ -198,7 +206,7 @@ class LibraryStep:
     rhs: Slice
     out: Slice
     workspace: Slice | None
-    is_light: ClassVar[bool] = False
+    weight: ClassVar[Weight] = Weight.OTHER
 
     @property
     def slices(self) -> tuple[Slice, ...]:
@@ -242,7 +250,7 @@ class LoopStep:
     predicate: Slice
     setter: SetConditionStep
     rounds: int | None = None
-    is_light: ClassVar[bool] = False
+    weight: ClassVar[Weight] = Weight.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +263,7 @@ class BranchStep:
     selector: Slice
     is_pred: bool
     setter: SetConditionStep
-    is_light: ClassVar[bool] = False
+    weight: ClassVar[Weight] = Weight.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +273,7 @@ class GraphStep:
     name: str
     number: int
     sequence: StepSequence
-    is_light: ClassVar[bool] = False
+    weight: ClassVar[Weight] = Weight.OTHER
 
 
 Straight: TypeAlias = KernelStep | CopyStep | FillStep | LibraryStep

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from hlo2graph.backends.cuda.kernels import is_light
-from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES, node_order
+from hlo2graph.backends.cuda.kernels import is_light, is_long
+from hlo2graph.backends.cuda.launch_order import LIGHT_BYTES, Weight, node_order
 from hlo2graph.backends.cuda.unroll import Unrolling, unrolled
 from hlo2graph.inspect.dot_labels import Labels, shortened
 from hlo2graph.inspect.explain.find import Instructions
@@ -96,7 +96,7 @@ class _Maker:
     def outermost(self, sequence: Sequence[Slice]) -> None:
         thunks, waits = _with_nodes(sequence)
         predecessors = [tuple(sorted({w.position for w in before})) for before in waits]
-        order = node_order(predecessors, [self._is_light(thunk) for thunk in thunks])
+        order = node_order(predecessors, [self._weight(thunk) for thunk in thunks])
         start = [self._plain("start", "start", OUTERMOST)] if order.has_start else []
         added: list[str] = []
         for at, before in zip(order.order, order.predecessors, strict=True):
@@ -105,15 +105,17 @@ class _Maker:
             after = after or [(id, LAUNCH) for id in start]
             added.append(self._thunk(thunks[at], OUTERMOST, after))
 
-    def _is_light(self, thunk: Thunk[Slice]) -> bool:
+    def _weight(self, thunk: Thunk[Slice]) -> Weight:
         match thunk:
             case Kernel() | Collective():
                 called = self.plan.computations[thunk.computation]
-                return is_light(called, figures_for(self.plan.target))
-            case Copy() | Fill():
-                return thunk.target.size <= LIGHT_BYTES
+                if is_light(called, figures_for(self.plan.target)):
+                    return Weight.LIGHT
+                return Weight.LONG if is_long(called, self.plan.computations) else Weight.KERNEL
+            case Copy() | Fill() if thunk.target.size <= LIGHT_BYTES:
+                return Weight.LIGHT
             case _:
-                return False
+                return Weight.OTHER
 
     def _add(self, sequence: Sequence[Slice], group: str, after: Waits) -> list[str]:
         """Add the nodes of a sequence; return those that nothing in it waits for."""
