@@ -53,6 +53,17 @@ def test_a_row_is_read_once_where_two_fit_a_multiprocessor(form, dtype, columns)
     assert "p0[" not in after
 
 
+@pytest.mark.parametrize("form", ["softmax", "layer_norm"])
+@pytest.mark.parametrize(
+    ("rows", "columns", "bounds"),
+    [(4000, 32000, "512, 3"), (4000, 24000, "512"), (300, 32000, "1024"), (4000, 38000, "512, 2")],
+)
+def test_three_rows_are_kept_where_a_block_could_just_hold_one(form, rows, columns, bounds):
+    source = kernel(form, "bf16", rows, columns)
+    assert f"__launch_bounds__({bounds})" in source.text
+    assert (source.shared_bytes > 0) == ("," in bounds)
+
+
 @pytest.mark.parametrize(("dtype", "columns"), DEAR)
 def test_each_exponential_is_computed_once_where_one_row_fits(dtype, columns):
     source = kernel("softmax", dtype, 4000, columns)

@@ -56,7 +56,7 @@ class Holding:
         if self.fits(threads):
             is_few = region.steps >= LONG and LARGEST * rows <= device.multiprocessors
             return self._smallest(device, LARGEST) if is_few else None
-        is_kept = kept and kept.is_read and rows >= kept.blocks * device.multiprocessors
+        is_kept = kept is not None and kept.is_for_all(region, signature)
         return None if is_kept else self._smallest(device, 2)
 
     def _smallest(self, device: DeviceFigures, least: int) -> Team | None:

@@ -1,15 +1,15 @@
 """What a row that is read in rounds keeps in shared memory, so that later rounds find it there.
 
-Where two rows fit a multiprocessor, that is what they are made of, as it was read: while one waits
-for memory, the other computes. Where one does, it is the one dear value that the last stage and a
-result both ask for: a softmax would else compute each exponential twice. A thread comes back to
-what it has kept itself.
+Where two or three rows fit a multiprocessor, that is what they are made of, as it was read: while
+one waits for memory, another computes. Where one does, it is the one dear value that the last stage
+and a result both ask for: a softmax would else compute each exponential twice. A thread comes back
+to what it has kept itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.forms.fold_places import Run
@@ -22,7 +22,8 @@ from hlo2graph.ops.region import Rows
 from hlo2graph.ops.region_spaces import Size
 
 SPARE_BYTES = 4 << 10  # of a block, for what its warps fold together, and for the system
-TWO_THREADS, ONE_THREADS = 512, 1024  # of a block of two, and of one, on a multiprocessor
+THREADS = {1: 1024, 2: 512, 3: 512}  # of a block, by the blocks of a multiprocessor
+MOST_KEPT = 3  # of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,11 @@ class Kept:
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return TWO_THREADS if self.blocks == 2 else ONE_THREADS
+        return THREADS[self.blocks]
+
+    def is_for_all(self, region: Rows, signature: Signature) -> bool:
+        """Tell whether rows are kept as they are read, enough of them for all multiprocessors."""
+        return self.is_read and region.results >= self.blocks * signature.device.multiprocessors
 
     def shared_bytes(self, region: Rows) -> int:
         """Return the bytes of a row."""
@@ -56,8 +61,9 @@ def kept_of(region: Rows, computation: Computation, signature: Signature) -> Kep
         return None
     shared, read = signature.device.shared, _read(region, computation)
     dear = _dear(region, computation) if late else None
-    if read and read.shared_bytes(region) <= shared // 2 - SPARE_BYTES:
-        return read
+    for blocks in (MOST_KEPT, 2):
+        if read and read.shared_bytes(region) <= shared // blocks - SPARE_BYTES:
+            return replace(read, blocks=blocks)
     return dear if dear and dear.shared_bytes(region) <= shared - SPARE_BYTES else None
 
 

@@ -22,7 +22,7 @@ from hlo2graph.backends.cuda.forms.folding import (
     power_below,
 )
 from hlo2graph.backends.cuda.forms.held_row import Holding, looks, most_held
-from hlo2graph.backends.cuda.forms.kept_row import Kept, kept_of
+from hlo2graph.backends.cuda.forms.kept_row import MOST_KEPT, Kept, kept_of
 from hlo2graph.backends.cuda.forms.shifted_rows import may_shift, whole_runs
 from hlo2graph.backends.cuda.forms.windows import patch_of
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
@@ -84,8 +84,9 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
     holding = Holding(values, lines, lambda threads: vector * -(-vectors // threads))
     while slices < most and not holding.fits(slices, MOST_LINES):
         slices *= 2
-    held = holding.fits(slices)
-    kept = None if held or size > 1 else kept_of(region, computation, signature)
+    kept = kept_of(region, computation, signature) if size == 1 else None
+    held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
+    kept = None if held else kept
     cluster = holding.cluster(slices, region, signature, kept)
     if cluster:
         held, kept, slices = True, None, cluster.slices
@@ -95,6 +96,7 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
         chunks = -(-vectors // slices)
     else:
         passes = looks(region, signature)
+        ahead = max(1, ahead // 2) if kept and kept.blocks == MOST_KEPT else ahead
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(reads or sizes) if passes > 1 else 0
         slices = kept.threads if kept else _long_slices(region, signature, most, again)
@@ -130,16 +132,18 @@ def _shifted(
         return -(-(vectors + 1) // threads)
 
     holding = Holding(len(sizes), lines, lambda threads: vector * runs(threads) + 1)
-    held = holding.fits(slices)
-    kept = None if held else kept_of(region, computation, signature)
+    kept = kept_of(region, computation, signature)
+    held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
+    kept = None if held else kept
     cluster = holding.cluster(slices, region, signature, kept)
     if cluster:
         held, kept, slices = True, None, cluster.slices
     chunks = runs(slices)
     if not held:
         passes = looks(region, signature)
-        ahead = BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector
-        chunks = max(1, min(*ahead, MOST_LINES // (lines * vector * passes)))
+        ahead = min(BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector)
+        ahead = max(1, ahead // 2) if kept and kept.blocks == MOST_KEPT else ahead
+        chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(sizes) * (passes > 1)
         slices = kept.threads if kept else _long_slices(region, signature, WIDEST, again)
         chunks = _even_chunks(vectors // slices, chunks)
@@ -147,6 +151,13 @@ def _shifted(
         return None
     team = cluster or Team(_lanes(region, signature, slices), slices)
     return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True, kept=kept)
+
+
+def _is_better(kept: Kept | None, threads: int, region: Rows, signature: Signature) -> bool:
+    """Tell whether rows are better kept in shared memory than held by the largest of blocks."""
+    if kept is None or kept.blocks < MOST_KEPT or threads < WIDEST:
+        return False
+    return kept.is_for_all(region, signature)
 
 
 def _even_chunks(words: int, most: int) -> int:
