@@ -58,8 +58,6 @@ def staged_kernel(form: Form) -> KernelSource:
 class StagedWriter:
     """With several `stages`, operands are copied to shared memory; else they go by registers."""
 
-    cache = CACHE
-
     def __init__(self, form: Form, product: ConvolutionProduct, stages: int = 1) -> None:
         """Settle how large tiles are, who computes them, and what is held of both operands."""
         self.form, self.emit, self.product, self.stages = form, form.emitter(), product, stages
@@ -131,7 +129,7 @@ class StagedWriter:
     def _count_teams(self) -> int:
         """Return how many teams share a sum, so that a multiprocessor has warps enough."""
         blocks, teams = min(self.resident, 2), 1
-        shared = self.form.signature.device.shared - self.cache
+        shared = self.form.signature.device.shared - CACHE
         while (
             2 * teams * self.team * self.resident <= self.most
             and 4 * teams * self.cluster <= self.chunks

@@ -110,8 +110,6 @@ class _Reader(Reader):
 class _Writer(StagedWriter):
     """Its operands are held step by step, those of the lhs once for all taps of a row."""
 
-    cache = 0
-
     def __init__(self, form: Form, cut: TapRows) -> None:
         self.cut = cut
         per = 4 // form.shape(0).dtype.size
