@@ -126,6 +126,7 @@ def test_digits_sort_as_the_host_does(name):
         (pairs("3,2000", 1, "f32", comparator("f32", "LT")), 0),
         (pairs("262144,2", 0, "f32", comparator("f32", "LT")), 0),
         (alone(f"{1 << 20}", "f8e5m2"), 0),
+        (alone(f"{1 << 31}", "u8"), 0),
     ],
 )
 def test_long_sorts_by_keys_become_a_count_and_a_step_for_each_digit(text, digits):

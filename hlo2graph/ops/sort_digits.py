@@ -29,6 +29,7 @@ from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue
 COUNT_DIGITS, SORT_DIGITS = "hlo2graph$count_digits", "hlo2graph$sort_digits"
 DIGITS, DIGIT_BITS = 256, 8
 WIDEST = 8  # bytes of an element that is moved
+MOST_SORTED = 2**31 - 1  # elements of a row
 MANY = 1 << 21  # elements, from which on two blocks share a multiprocessor
 U8 = DTYPES["u8"]
 _NAMES = ("dimension", "chunk", "first")
@@ -119,6 +120,8 @@ def _checked(
     require(instr, alike, "takes arrays of the same sizes")
     along = replace(instr, attrs={"dimensions": (chunks.dimension,)})
     dimension(along, "dimensions", arrays[0].rank)
+    length = arrays[0].dims[chunks.dimension]
+    require(instr, length <= MOST_SORTED, f"sorts rows of up to {MOST_SORTED}, got {length}")
     called = callee(instr, "to_apply", computations)
     takes_scalars(instr, called, "to_apply", [a.dtype for a in (*arrays, bits, bits)])
     found = called.result.shape

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import ceil
 
-from hlo2graph.ops.sort_digits import MANY, Chunks
+from hlo2graph.ops.sort_digits import MANY, MOST_SORTED, Chunks
 from hlo2graph.ops.sort_runs import LONGEST_JOINED, Runs
 
 SMALL = 1024  # elements of the smaller windows
@@ -37,7 +37,7 @@ def chunks_of_sort(
     """Return how rows are sorted by `digits` digits, or None where runs take less."""
     runs = _reckoned(along, rows, whole, window)[1] * (1 if has_key else _COMPARED)
     taken = digits * (_DIGIT_NS + _DIGIT_EACH_NS * rows * whole)
-    if not digits or whole <= window or taken >= runs:
+    if not digits or not window < whole <= MOST_SORTED or taken >= runs:
         return None
     is_many = rows * whole >= MANY
     blocks, tile = (_MORE_BLOCKS, _MORE_TILE) if is_many else (_BLOCKS, _TILE)
