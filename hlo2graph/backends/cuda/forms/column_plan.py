@@ -54,6 +54,10 @@ def plan_columns(
     """Return the plan for the region of `computation`, whose reduces have results of `types`."""
     reads, writes = large_sizes(region, signature, computation)
     sizes = reads + writes or [types[0].size]
+    is_cached = region.space.shape.elements * max(sizes) <= CACHED
+    if is_cached and max(sizes) > 1:  # where flags are read a word at a time, as wide ones are
+        reads = [size for size in reads if size > 1]
+        sizes = [size for size in sizes if size > 1]
     vector = min(MOST_VECTOR, ACCESS_BYTES // min(*sizes, ACCESS_BYTES))
     run = region.results if region.is_contiguous else region.minor
     while run % vector:
@@ -61,7 +65,7 @@ def plan_columns(
     lanes, few = LANES, FEW_BLOCKS * signature.device.multiprocessors
     while lanes > 1 and lanes // 2 * vector >= region.results:
         lanes //= 2
-    least = SECTOR if region.space.shape.elements * max(sizes) <= CACHED else LEAST_RUN
+    least = SECTOR if is_cached else LEAST_RUN
     while lanes * vector * max(sizes) > least and region.results < few * lanes * vector:
         lanes //= 2
     blocks = -(-region.results // (lanes * vector))

@@ -122,13 +122,14 @@ class _Writer:
         emit.line(f"const int own = threadIdx.x * {plan.vector};")
         self._to_memory(shared)
         half = plan.slices // 2
-        while half >= FEWEST_SLICES:
-            emit.line("__syncthreads();")
-            with emit.block(f"if (slice < {half})"):
-                for reduce in self.reduces:
-                    self._from_memory(reduce, shared[reduce.name], half)
-                self._to_memory(shared)
-            half //= 2
+        if half >= FEWEST_SLICES:
+            head = f"int half = {half}; half >= {FEWEST_SLICES}; half /= 2"
+            with emit.block(f"for ({head})"):
+                emit.line("__syncthreads();")
+                with emit.block("if (slice < half)"):
+                    for reduce in self.reduces:
+                        self._from_memory(reduce, shared[reduce.name])
+                    self._to_memory(shared)
         emit.line("__syncthreads();")
         return shared
 
@@ -139,11 +140,11 @@ class _Writer:
                 for k in range(vector):
                     self.emit.line(f"{array}[own + {k}] = {self.fold.partial[name][k][number]};")
 
-    def _from_memory(self, reduce: Instruction, arrays: Sequence[Expr], half: int) -> None:
+    def _from_memory(self, reduce: Instruction, arrays: Sequence[Expr]) -> None:
         plan = self.plan
         for k, held in enumerate(self.fold.partial[reduce.name]):
             values = [
-                self.emit.bind(dtype, f"{array}[own + {half * plan.width + k}]")
+                self.emit.bind(dtype, f"{array}[own + half * {plan.width} + {k}]")
                 for dtype, array in zip(dtypes_of(reduce), arrays, strict=True)
             ]
             self.fold.fold(reduce, held, values)
