@@ -29,7 +29,7 @@ from hlo2graph.ops.spec import Array, Computations, Evaluator, HostValue
 COUNT_DIGITS, SORT_DIGITS = "hlo2graph$count_digits", "hlo2graph$sort_digits"
 DIGITS, DIGIT_BITS = 256, 8
 WIDEST = 8  # bytes of an element that is moved
-MOST_SORTED = 2**31 - 1  # elements of a row
+MOST_SORTED = 1 << 30  # elements of a row: an int has room for sums of places
 MANY = 1 << 21  # elements, from which on two blocks share a multiprocessor
 U8 = DTYPES["u8"]
 _NAMES = ("dimension", "chunk", "first")
