@@ -160,6 +160,15 @@ def test_what_has_no_factor_stays_and_is_told_of(bad):
 
 @pytest.mark.slow
 @needs_gxx
+@pytest.mark.parametrize("power", [1000, -1000])
+def test_pivots_may_be_huge_or_tiny(power):
+    (a,) = CASES["large-f64"][1]
+    (near,), (far,) = run("large-f64", [a]), run("large-f64", [np.ldexp(a, power)])
+    np.testing.assert_allclose(far, np.ldexp(near, power // 2), rtol=1e-12)
+
+
+@pytest.mark.slow
+@needs_gxx
 @pytest.mark.parametrize("name", ["potrf-small", "many-f32"])
 def test_of_many_matrices_each_has_few_warps(name):
     many = cholesky("f32", "2,45,45"), [positive("f32", 2, 45, 45)]

@@ -129,7 +129,7 @@ class Square:
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        few = 256 if self.size <= _SMALL else 384
+        few = 256 if self.size <= _SMALL else 512
         return WARP * self._blocks if self.many else few
 
     @property

@@ -46,27 +46,34 @@ template <class T, int Size> struct Square {
   }
 };
 
-// One over a pivot, with no branch where there is an instruction for it: its last bit is lost in what
-// it multiplies.
-__device__ inline f32 share_of(f32 pivot) {
+// One over a pivot, as the product of two, with no branch where there is an instruction for it: its last
+// bit is lost in what it multiplies. The instruction for doubles has neither their largest nor their
+// smallest, so that `scale`, a power of two, brings these nearer to 1.
+template <class Real> struct Share {
+  Real share, scale;
+};
+__device__ inline Share<f32> share_of(f32 pivot) {
 #ifdef __CUDA_ARCH__
   f32 found;
   asm("rcp.approx.f32 %0, %1;" : "=f"(found) : "f"(pivot));
-  return found;
+  return {found, 1};
 #else
-  return 1 / pivot;
+  return {1 / pivot, 1};
 #endif
 }
-__device__ inline f64 share_of(f64 pivot) {
+__device__ inline Share<f64> share_of(f64 pivot) {
+  const f64 scale = pivot > 0x1p900 ? 0x1p-512 : pivot < 0x1p-900 ? 0x1p512 : 1.0, near = pivot * scale;
 #ifdef __CUDA_ARCH__
   f64 found;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(pivot));
-  found = ::fma(::fma(-pivot, found, 1.0), found, found);
-  found = ::fma(::fma(-pivot, found, 1.0), found, found);
-  return pivot < 1e300 ? found : 1 / pivot;  // which is too small for the instruction
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(near));
+  found = ::fma(::fma(-near, found, 1.0), found, found);
+  return {::fma(::fma(-near, found, 1.0), found, found), scale};
 #else
-  return 1 / pivot;
+  return {1 / near, scale};
 #endif
+}
+template <class T, class Real> __device__ inline T scaled(T x, Share<Real> by) {
+  return scaled(scaled(x, by.scale), by.share);
 }
 
 template <class T> struct alignas(16) Told {
@@ -78,64 +85,59 @@ template <class T> struct alignas(16) Told {
 // or 0. `told` is the warp's own, for what its lanes tell each other.
 //
 // Columns are taken by fours. Each lane factors their corner, and takes its rows' part of them out of
-// the rest of its rows: of the others' it needs these four numbers, which are read together. The next
-// four columns come first, and the others while these are factored.
+// the rest of its rows: of the others' it needs these four numbers, which are read together.
 template <bool Below, int Size, class T>
 __device__ inline int factor_corner(
-    Square<T, Size>& a, int first, int below, Told<T> (*told)[Square<T, Size>::Block]) {
+    Square<T, Size>& a, int first, int below, Told<T>* told) {
   typedef decltype(real(T{})) Real;
   typedef Square<T, Size> Matrix;
   constexpr int block = Matrix::Block, few = 4;
   const int lane = threadIdx.x % block;
   int bad = 0;
   Real own = 1;
-  T x[block], y[block], share_x[2][few], share_y[2][few];
+  T x[block], y[block];
   a.read(first + lane, first, x);
   if (Below) a.read(below + lane, first, y);
-  const auto take = [&](int g, int from, int to) {
-#pragma unroll
-    for (int j = 0; j < block; ++j)
-      if (j >= from && j < to) {
-        const Told<T> others = told[g / few % 2][j];
-#pragma unroll
-        for (int k = 0; k < few; ++k) {
-          x[j] = minus_product(x[j], share_x[g / few % 2][k], others.x[k]);
-          if (Below) y[j] = minus_product(y[j], share_y[g / few % 2][k], others.x[k]);
-        }
-      }
-  };
 #pragma unroll
   for (int g = 0; g < block; g += few) {
-    const int turn = g / few % 2;
-    T corner[few][few];
+    T corner[few][few], share_x[few], share_y[few];
 #pragma unroll
     for (int r = 0; r < few; ++r)
 #pragma unroll
       for (int c = 0; c <= r; ++c) corner[r][c] = shuffle_from(x[g + c], g + r);
 #pragma unroll
     for (int k = 0; k < few; ++k) {
-      const Real pivot = real(corner[k][k]), share = share_of(pivot);
+      const Real pivot = real(corner[k][k]);
+      const Share<Real> share = share_of(pivot);
       const bool fails = !(pivot > 0) | !is_finite(pivot);
       bad = fails & (bad == 0) ? first + g + k + 1 : bad;
       own = lane == g + k ? pivot : own;
-      share_x[turn][k] = scaled(x[g + k], share);
-      if (Below) share_y[turn][k] = scaled(y[g + k], share);
+      share_x[k] = scaled(x[g + k], share);
+      if (Below) share_y[k] = scaled(y[g + k], share);
 #pragma unroll
       for (int c = k + 1; c < few; ++c) {
         const T other = conj(corner[c][k]);
-        x[g + c] = minus_product(x[g + c], share_x[turn][k], other);
-        if (Below) y[g + c] = minus_product(y[g + c], share_y[turn][k], other);
+        x[g + c] = minus_product(x[g + c], share_x[k], other);
+        if (Below) y[g + c] = minus_product(y[g + c], share_y[k], other);
 #pragma unroll
         for (int r = c; r < few; ++r)
           corner[r][c] = minus_product(corner[r][c], scaled(corner[r][k], share), other);
       }
     }
-    if (g > 0) take(g - few, g + few, block);
     if (g + few == block) break;
-#pragma unroll
-    for (int k = 0; k < few; ++k) told[turn][lane].x[k] = conj(x[g + k]);
     __syncwarp();
-    take(g, g + few, g + 2 * few);
+#pragma unroll
+    for (int k = 0; k < few; ++k) told[lane].x[k] = conj(x[g + k]);
+    __syncwarp();
+#pragma unroll
+    for (int j = g + few; j < block; ++j) {
+      const Told<T> others = told[j];
+#pragma unroll
+      for (int k = 0; k < few; ++k) {
+        x[j] = minus_product(x[j], share_x[k], others.x[k]);
+        if (Below) y[j] = minus_product(y[j], share_y[k], others.x[k]);
+      }
+    }
   }
   const Real root = sqrt(own), mine = 1 / root;
 #pragma unroll
@@ -210,7 +212,7 @@ template <int Size, int Threads, class T>
 __device__ inline int factor_block(Square<T, Size>& a) {
   typedef Square<T, Size> Matrix;
   constexpr int block = Matrix::Block, warps = Threads / 32;
-  __shared__ Told<T> told[Matrix::Blocks][2][block];
+  __shared__ Told<T> told[Matrix::Blocks][block];
   __shared__ int wrong;
   const int warp = shuffle_from((int)threadIdx.x / 32, 0);  // the same for all, as the compiler sees
   a.template pad<Threads>();
