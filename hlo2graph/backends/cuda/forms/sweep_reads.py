@@ -93,6 +93,8 @@ class PartEmitter(ElementEmitter):
 
     def _shorter(self, dim: int, off: int) -> int:
         size = self._stencil.dims[dim]
+        if size == 1:  # any other place is none that exists
+            return 0
         if not self._stencil.around[dim]:
             return off
         return off - size * ((off > size // 2) - (off < -(size // 2)))
