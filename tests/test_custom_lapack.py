@@ -20,9 +20,9 @@ import hlo2graph
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
-from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.custom_lapack import routine_of
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import both_ways
 
 
 def results_of(function, *arguments, platform: str = "cpu") -> list[np.ndarray]:
@@ -71,12 +71,7 @@ def device_programs(platform: str):
 def test_kernels_do_linear_algebra_as_the_host_does(platform, name, dtype):
     found, kernels = device_programs(platform)
     plan, arguments = found[dtype, name]
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
+    got = both_ways(plan, kernels, arguments)
     same_up_to_phase(name, dtype, got, HostExecutable(plan)(*arguments))
 
 

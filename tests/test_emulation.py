@@ -20,8 +20,9 @@ from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.inspect.compare import compare, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import both_ways
 
 pytestmark = [
     pytest.mark.slow,
@@ -55,12 +56,7 @@ def programs():
 def agrees(plan, kernels, skipped=frozenset(), seed: int = 0) -> None:
     """Require the host's results, and the same bits in another order of blocks and threads."""
     arguments = random_inputs(plan.inputs, seed)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
+    got = both_ways(plan, kernels, arguments)
     want = HostExecutable(plan)(*arguments)
     for number, (ours, theirs, bound) in enumerate(zip(got, want, plan.outputs, strict=True)):
         if number not in skipped:

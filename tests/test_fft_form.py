@@ -14,10 +14,10 @@ from rewriting import rewritten
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.fft_lines import radices
 from hlo2graph.passes.large.split_ffts import split_ffts
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import both_ways
 
 NUMPY = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
 
@@ -77,12 +77,7 @@ def test_transforms_are_as_accurate_as_their_type(text):
     plans, kernels = emulated()
     plan = plans[text]
     (given,) = random_inputs(plan.inputs, 0)
-    executable = EmulatedExecutable(plan, kernels)
-    (got,) = executable(given)
-    kernels.run_backwards(True)
-    backwards = executable(given)
-    kernels.run_backwards(False)
-    assert same_bits([got], backwards), "a barrier is missing"
+    (got,) = both_ways(plan, kernels, (given,))
     transform = hlo2graph.parse(text).entry.result
     lengths = transform.attrs["fft_length"]
     axes = tuple(range(given.ndim - len(lengths), given.ndim))

@@ -22,6 +22,7 @@ from hlo2graph.ops.linalg import TRANSPOSES, largest_block
 from hlo2graph.passes.large.split_factors import split_factors
 from hlo2graph.program.device_figures import FIGURES
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import both_ways
 from tests.emulation.plans import planned
 
 RNG = np.random.default_rng(0)
@@ -109,13 +110,7 @@ def emulated():
 
 def run(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     plans, kernels = emulated()
-    executable = EmulatedExecutable(plans[name], kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
-    return got
+    return both_ways(plans[name], kernels, arguments)
 
 
 def host(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -22,7 +22,8 @@ from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.custom_target import target_of
 from hlo2graph.ops.linalg import panel_columns
 from hlo2graph.passes.large.split_lus import split_lus
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import both_ways
 
 GETRF = 'custom_call_target="cusolver_getrf_ffi", api_version=API_VERSION_TYPED_FFI'
 
@@ -67,13 +68,7 @@ def emulated():
 
 def run(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     plans, kernels = emulated()
-    executable = EmulatedExecutable(plans[name], kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
-    return got
+    return both_ways(plans[name], kernels, arguments)
 
 
 def host(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

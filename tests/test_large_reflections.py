@@ -19,10 +19,10 @@ import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.hlo import DTYPES
-from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.linalg import panel_columns
 from hlo2graph.passes.large.split_reflections import split_reflections
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import both_ways
 
 
 def qr(dtype: str, *dims: int, mode: str = "reduced", platform: str = "cuda"):
@@ -60,13 +60,7 @@ def emulated():
 
 def run(name: str, a: np.ndarray) -> tuple[np.ndarray, ...]:
     plans, kernels = emulated()
-    executable = EmulatedExecutable(plans[name], kernels)
-    got = executable(a)
-    kernels.run_backwards(True)
-    backwards = executable(a)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
-    return got
+    return both_ways(plans[name], kernels, (a,))
 
 
 def off(a: np.ndarray, found: Sequence[np.ndarray]) -> float:

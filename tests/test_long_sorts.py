@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from agreement import module, refused, scalar_region
+from agreement import comparator, module, refused, scalar_region
 from needs import needs_gxx
 from rewriting import opcodes, rewritten
 
@@ -22,14 +22,7 @@ from hlo2graph.passes.large.sort_steps import steps_of_sort
 from hlo2graph.passes.large.split_sorts import split_sorts
 from hlo2graph.passes.large.split_tops import split_tops
 from tests.emulation import EmulatedExecutable, Kernels
-
-
-def comparator(dtype: str, direction: str, order: str = "") -> str:
-    return (
-        f"before {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) i = s32[] parameter(2) "
-        f"j = s32[] parameter(3) ROOT r = pred[] compare(a, b), direction={direction}{order} }}"
-    )
-
+from tests.emulation.agreement import both_ways
 
 BY_BOTH = """before {
   a = s8[] parameter(0) b = s8[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
@@ -143,12 +136,7 @@ def test_long_rows_are_as_the_host_has_them(name):
     plan = plans[name]
     assert len(plan.body.thunks) > (1 if name.startswith(("sort", "top")) else 0)
     arguments = given_to(plan)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
+    got = both_ways(plan, kernels, arguments)
     want = HostExecutable(hlo2graph.plan(PROGRAMS[name], target="host"))(*arguments)
     assert same_bits(got, want)
     assert same_bits(HostExecutable(plan)(*arguments), want)

@@ -16,6 +16,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.large.order_updates import order_updates
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import both_ways
 
 ELEMENTS = (
     "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
@@ -128,12 +129,7 @@ def emulated():
 def test_updates_are_folded_as_the_host_folds_them(name):
     plans, kernels = emulated()
     plan, arguments = plans[name], given_to(name)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards)
+    got = both_ways(plan, kernels, arguments)
     want = HostExecutable(hlo2graph.plan(PROGRAMS[name], target="host"))(*arguments)
     if name not in COMPARED:
         assert same_bits(HostExecutable(plan)(*arguments), want)

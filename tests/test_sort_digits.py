@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from agreement import module, refused
+from agreement import comparator, module, refused
 from needs import needs_gxx
 from rewriting import opcodes
 
@@ -19,16 +19,10 @@ from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.sort_key import sort_keys
 from hlo2graph.passes.large import sort_steps
 from hlo2graph.passes.large.split_sorts import split_sorts
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import both_ways
 
 TOTAL = ", type=TOTALORDER"
-
-
-def comparator(dtype: str, direction: str, order: str = "") -> str:
-    return (
-        f"before {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) i = s32[] parameter(2) "
-        f"j = s32[] parameter(3) ROOT r = pred[] compare(a, b), direction={direction}{order} }}"
-    )
 
 
 TWO_KEYS = """before {
@@ -104,12 +98,7 @@ def given_to(plan) -> list[np.ndarray]:
 def test_digits_sort_as_the_host_does(name):
     plans, kernels = emulated()
     plan, arguments = plans[name], given_to(plans[name])
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
+    got = both_ways(plan, kernels, arguments)
     text = SORTS[name.removesuffix("-alone").removesuffix("-many")]
     want = HostExecutable(hlo2graph.plan(text, target="host"))(*arguments)
     assert same_bits(got, want)

@@ -10,7 +10,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.program.device_figures import DeviceFigures
-from tests.emulation import EmulatedExecutable
+from tests.emulation.agreement import both_ways
 from tests.emulation.plans import planned
 
 FIGURES = DeviceFigures(0, 0, 0, 1 << 10)  # shared memory for no piece
@@ -83,12 +83,7 @@ def test_words_are_turned_as_on_the_host(plans, name):
     (source,) = kernels_of(plan).values()
     assert "hlo::turn_square" in source.text
     given = random_inputs(plan.inputs, 0)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*given)
-    kernels.run_backwards(True)
-    backwards = executable(*given)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
+    got = both_ways(plan, kernels, given)
     assert same_bits(got, HostExecutable(plan)(*given))
 
 
