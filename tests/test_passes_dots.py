@@ -33,6 +33,54 @@ def test_transposed_operands_are_read_as_they_are():
     )
 
 
+@pytest.mark.parametrize("layout", ["", "{0,1}"])
+def test_a_product_that_is_transposed_is_made_the_other_way_round(layout):
+    made = made_of(
+        f"""g = f32[5,3] parameter(0)
+        a = f32[5,4] parameter(1)
+        w = f32[4,3] parameter(2)
+        d = f32[3,4] dot(g, a), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+        t = f32[4,3]{layout} transpose(d), dimensions={{1,0}}
+        r = f32[4,3] subtract(w, t)"""
+    )
+    assert "transpose" not in opcodes(made.entry)
+    (dot,) = (i for i in made.entry.instructions if i.opcode == "dot")
+    assert format_instruction(dot) == (
+        "%t = f32[4,3] dot(%a, %g), lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+    )
+
+
+def test_products_of_many_matrices_are_made_the_other_way_round_too():
+    made = made_of(
+        """p = f32[2,5,3] parameter(0)
+        q = f32[2,4,7,5] parameter(1)
+        d = f32[2,3,4,7] dot(p, q), lhs_batch_dims={0}, rhs_batch_dims={0},
+          lhs_contracting_dims={1}, rhs_contracting_dims={3}
+        r = f32[2,4,7,3] transpose(d), dimensions={0,2,3,1}"""
+    )
+    assert made.entry.result.opcode == "dot"
+    assert made.entry.result.operands == ("q", "p")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "t = f32[4,3] transpose(d), dimensions={1,0} s = f32[3,4] tanh(d)\n"
+        "r = (f32[4,3], f32[3,4]) tuple(t, s)",
+        "r = f32[4,3]{0,1} transpose(d), dimensions={1,0}",
+    ],
+    ids=["read-as-it-is-too", "a-result-that-lies-so"],
+)
+def test_a_product_stays_as_it_is_where_that_is_wanted(kept):
+    made = made_of(
+        f"""g = f32[5,3] parameter(0)
+        a = f32[5,4] parameter(1)
+        d = f32[3,4] dot(g, a), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+        {kept}"""
+    )
+    assert "transpose" in opcodes(made.entry)
+
+
 def test_batch_dimensions_move_where_a_library_can_still_multiply():
     made = made_of(
         """p = f32[6,2,4] parameter(0)
@@ -134,7 +182,7 @@ def test_a_convolution_reads_a_kernel_that_is_reversed_in_its_place(dims, left):
     [
         (("[3,4,6,7]", "[3,5,6,7]", "[1,1,4,5]"), "6x7", "fb01_io01->01bf", ["dot", "reshape"]),
         (("[3,4,6,7]", "[3,5,6,7]", "[1,5,4,1]"), "6x7 stride=2x3", "fb01_io01->0fb1",
-         ["dot", "transpose", "reshape"]),
+         ["dot", "reshape"]),
         (("[4,6,7,3]", "[6,7,3,5]", "[4,1,1,5]"), "6x7", "b01f_01io->b01f", ["dot", "reshape"]),
         (("[4,6,7,3]", "[6,1,3,5]", "[4,1,7,5]"), "6x1", "b01f_01io->b01f",
          ["reshape", "dot", "reshape"]),

@@ -18,9 +18,8 @@ from hlo2graph.ops.spec import Lowering
 from hlo2graph.ops.views import is_view
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.redraft import redraft
+from hlo2graph.passes.rules.dots import BY_BYTES
 from hlo2graph.passes.rules.values import numbers
-
-_BY_BYTES = frozenset({"bitcast", "custom-call", "fusion"})  # mean the bytes, as they lie
 
 
 def lay_out_dots(module: Module) -> Module:
@@ -73,7 +72,7 @@ def _can_move(draft: Draft, turned: Instruction, before: Shape) -> bool:
     users = draft.users_of(turned.name)
     shape = _row_major(turned.shape)
     free = all(
-        user.opcode not in _BY_BYTES and OPS[user.opcode].lowering is Lowering.KERNEL
+        user.opcode not in BY_BYTES and OPS[user.opcode].lowering is Lowering.KERNEL
         for user in users
     )
     gains = (

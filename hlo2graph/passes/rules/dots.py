@@ -18,11 +18,14 @@ from hlo2graph.hlo import (
     Window,
     WindowDim,
 )
+from hlo2graph.ops import OPS
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.matmul import product_of
+from hlo2graph.ops.spec import Lowering
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.rules.values import Found, Rule, made, numbers
+from hlo2graph.passes.rules.values import KEPT, Found, Rule, made, numbers
 
+BY_BYTES = frozenset({"bitcast", "custom-call", "fusion"})  # mean the bytes, as they lie
 _SIDES = ("lhs", "rhs")
 _ROLES = ("batch_dims", "contracting_dims")
 _MIXED = ({"bf16", "f32"}, {"f16", "f32"}, {"bf16", "f16"})
@@ -40,6 +43,50 @@ def dot(draft: Draft, instr: Instruction) -> Found:
         if found is not None:
             return found
     return _narrow(draft, instr) or _alike(draft, instr)
+
+
+def turned(draft: Draft, instr: Instruction) -> Found:
+    """Multiply the other way round where that is the product as it is wanted: transposed."""
+    [operand] = draft.operands(instr)
+    if not _is_swappable(operand) or len(draft.users_of(operand.name)) > 1:
+        return None
+    lhs, rhs = operand.operands
+    batch, summed = (len(numbers(operand, f"lhs_{role}")) for role in _ROLES)
+    middle, rank = draft.shape(lhs).rank - summed, draft.shape(operand.name).rank
+    wanted = (*range(batch), *range(middle, rank), *range(batch, middle))
+    if not summed or numbers(instr) != wanted or not _lies_freely(draft, instr):
+        return None
+    attrs = {name: value for name, value in operand.attrs.items() if name not in KEPT}
+    for role in _ROLES:
+        for side, other in (_SIDES, _SIDES[::-1]):
+            if (dims := numbers(operand, f"{other}_{role}")) or f"{side}_{role}" in attrs:
+                attrs[f"{side}_{role}"] = dims
+    assert isinstance(instr.shape, Shape)
+    found = made(instr, "dot", (rhs, lhs), attrs)
+    found = replace(found, shape=Shape(instr.shape.dtype, instr.shape.dims))
+    return found if _is_as_good(draft, operand, found) else None
+
+
+def _is_swappable(dot: Instruction) -> bool:
+    precisions = str(dot.attrs.get("operand_precision", "")).strip("{}").split(",")
+    return (
+        dot.opcode == "dot"
+        and len(dot.operands) == 2
+        and "sparsity" not in dot.attrs
+        and len({text.strip() for text in precisions}) == 1
+    )
+
+
+def _lies_freely(draft: Draft, instr: Instruction) -> bool:
+    """Tell whether a value may be row-major: it is, or nothing depends on how it lies."""
+    assert isinstance(instr.shape, Shape)
+    return instr.shape.is_row_major or (
+        instr.name != draft.root
+        and all(
+            user.opcode not in BY_BYTES and OPS[user.opcode].lowering is Lowering.KERNEL
+            for user in draft.users_of(instr.name)
+        )
+    )
 
 
 def convolution(draft: Draft, instr: Instruction) -> Found:

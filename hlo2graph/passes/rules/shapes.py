@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hlo2graph.hlo import Instruction, Shape
 from hlo2graph.passes.draft import Draft
+from hlo2graph.passes.rules.dots import turned
 from hlo2graph.passes.rules.values import Found, Rule, filled_with, made, numbers
 
 
@@ -48,7 +49,7 @@ def reshape(draft: Draft, instr: Instruction) -> Found:
 
 
 def transpose(draft: Draft, instr: Instruction) -> Found:
-    """Merge with a transpose or broadcast before; moving dimensions of one is a reshape."""
+    """Merge with a transpose, broadcast or dot before; moving dimensions of one is a reshape."""
     [operand] = draft.operands(instr)
     given, order = draft.shape(operand.name), numbers(instr)
     if list(order) == sorted(order):
@@ -61,7 +62,9 @@ def transpose(draft: Draft, instr: Instruction) -> Found:
         moved = tuple(order.index(d) for d in numbers(operand))
         return made(instr, "broadcast", operand.operands, {"dimensions": moved})
     wide = [d for d in order if given.dims[d] != 1]
-    return made(instr, "reshape", instr.operands) if wide == sorted(wide) else None
+    if wide == sorted(wide):
+        return made(instr, "reshape", instr.operands)
+    return turned(draft, instr)
 
 
 def reverse(draft: Draft, instr: Instruction) -> Found:

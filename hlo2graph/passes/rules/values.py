@@ -17,7 +17,7 @@ Found: TypeAlias = str | Instruction | None
 Rule: TypeAlias = Callable[[Draft, Instruction], Found]
 
 _SPREAD = frozenset({"broadcast", "copy", "reshape", "reverse", "slice", "transpose"})
-_KEPT = ("frontend_attributes", "metadata", "sharding")
+KEPT = ("frontend_attributes", "metadata", "sharding")
 
 
 def splat(draft: Draft, name: str) -> Array | None:
@@ -76,7 +76,7 @@ def made(
     payload: Literal | None = None,
 ) -> Instruction:
     """Return what stands for `instr`: its name, shape and place in the source, computed so."""
-    kept = {name: instr.attrs[name] for name in _KEPT if name in instr.attrs}
+    kept = {name: instr.attrs[name] for name in KEPT if name in instr.attrs}
     return Instruction(
         instr.name,
         opcode,
