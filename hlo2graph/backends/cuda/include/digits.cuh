@@ -102,6 +102,7 @@ __device__ inline void order_digits(
     const u32 (&digits)[Each], int (&slots)[Each], int* places, int* moves) {
   constexpr int all = Threads / 32;
   __shared__ u16 counts[all][Digits];
+  __shared__ int starts[Digits];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
   for (int k = 0; k < Digits / 32; ++k) counts[warp][k * 32 + lane] = 0;
@@ -118,28 +119,24 @@ __device__ inline void order_digits(
     slots[e] = before + earlier;
   }
   __syncthreads();
-  // A thread a digit, for its places in all warps: read together, since each takes as long as all.
-  const int digit = threadIdx.x % Digits;
-  int here[all], sum = 0;
+  int sum = 0;
   if (threadIdx.x < Digits) {
-#pragma unroll
-    for (int w = 0; w < all; ++w) here[w] = counts[w][digit];
-#pragma unroll
-    for (int w = 0; w < all; ++w) sum += here[w];
-  }
-  int start = sum_before<Threads>(sum);
-  if (threadIdx.x < Digits) {
-    moves[digit] = places[digit] - start;
-    places[digit] += sum;
 #pragma unroll
     for (int w = 0; w < all; ++w) {
-      counts[w][digit] = (u16)start;
-      start += here[w];
+      const int here = counts[w][threadIdx.x];
+      counts[w][threadIdx.x] = (u16)sum;
+      sum += here;
     }
+  }
+  const int start = sum_before<Threads>(sum);
+  if (threadIdx.x < Digits) {
+    starts[threadIdx.x] = start;
+    moves[threadIdx.x] = places[threadIdx.x] - start;
+    places[threadIdx.x] += sum;
   }
   __syncthreads();
 #pragma unroll
-  for (int e = 0; e < Each; ++e) slots[e] += counts[warp][digits[e]];
+  for (int e = 0; e < Each; ++e) slots[e] += counts[warp][digits[e]] + starts[digits[e]];
 }
 
 }  // namespace hlo
