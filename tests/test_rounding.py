@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import hlo2graph as h2g
+from hlo2graph.inspect import session
 from hlo2graph.inspect.reference import host_results
 from hlo2graph.inspect.rounding import moved_by_rounding
 from hlo2graph.inspect.session import Wishes, check_reference
@@ -66,6 +68,15 @@ def test_chaos_is_held_to_what_a_last_bit_does():
     assert check.ok
     assert "as near as the last bits of the arguments leave it" in check.against
     assert not checked(CHAOS, [near + 100]).ok
+
+
+@pytest.mark.parametrize(("moved", "tells"), [(0.0, True), (0.5, True), (1.0, False)])
+def test_a_check_that_cannot_fail_says_so(monkeypatch, moved, tells):
+    monkeypatch.setattr(session, "moved_by_rounding", lambda *_: [[moved]])
+    (want,) = host_results(h2g.parse(CHAOS), [X])
+    check = checked(CHAOS, [want + np.float32(moved / 2)])
+    assert check.ok
+    assert ("tells nothing" not in check.against) == tells
 
 
 def test_a_calm_program_gets_no_leave():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -51,6 +53,16 @@ def test_a_bitcast_to_another_type_stays():
 def test_xla_runs_what_it_is_given(cli, tmp_path, source, target):
     path = tmp_path / "m.hlo"
     path.write_text(str(program(source, target)))
+    code, out, err = cli("run", path, "--backend=host", "--duration=0", "--reference=xla")
+    assert (code, err) == (0, "")
+    assert "equal to XLA:CPU" in out
+
+
+@pytest.mark.slow
+def test_xla_runs_the_linear_algebra_that_jax_calls(cli, tmp_path):
+    path = tmp_path / "m.hlo"
+    lowered = jax.jit(jnp.linalg.eigvalsh).lower(jax.ShapeDtypeStruct((5, 5), jnp.float32))
+    path.write_text(lowered.as_text("hlo"))
     code, out, err = cli("run", path, "--backend=host", "--duration=0", "--reference=xla")
     assert (code, err) == (0, "")
     assert "equal to XLA:CPU" in out

@@ -43,6 +43,12 @@ def moved_by_rounding(module: Module, args: Sequence[Array]) -> Iterator[list[fl
         yield found
 
 
+def reaches_across(moved: float, result: Array) -> bool:
+    """Tell whether rounding moves a result as far as its values are from 0: any other may be."""
+    sizes = np.abs(result[np.isfinite(result)].astype(np.complex128))
+    return moved > 0 and moved >= sizes.max(initial=0)
+
+
 def _is_inexact(array: Array) -> bool:
     return array.dtype in (np.float32, np.float64, np.complex64, np.complex128)
 

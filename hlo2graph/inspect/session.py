@@ -18,7 +18,7 @@ from hlo2graph.inspect.narrowed import narrowed_tolerances
 from hlo2graph.inspect.profile import host_profile
 from hlo2graph.inspect.reference import host_results, pinned_results
 from hlo2graph.inspect.report import RunReport, Stage
-from hlo2graph.inspect.rounding import has_rounds, moved_by_rounding
+from hlo2graph.inspect.rounding import has_rounds, moved_by_rounding, reaches_across
 from hlo2graph.inspect.self_check import Check, check_orders
 from hlo2graph.inspect.summary import summarise_result
 from hlo2graph.inspect.tf32 import loosened, moved_by_tf32
@@ -151,6 +151,8 @@ def check_reference(
             if all(c.ok for c in nearer):
                 held = nearer
                 against += ", as near as the last bits of the arguments leave it"
+                if any(map(reaches_across, moved, want)):
+                    against += ", which tells nothing: they move results as far as these reach"
                 break
     loose = len(results) - len(held)
     if loose:

@@ -140,7 +140,12 @@ def _serve(folder: Path) -> None:
     from jaxlib._jax import DeviceList
 
     jax.config.update("jax_enable_x64", True)
-    proto = xla_client.hlo.hlo_module_from_text((folder / "program.hlo").read_text())
+    text = (folder / "program.hlo").read_text()
+    if '"lapack_' in text:
+        from jaxlib.lapack import prepare_lapack_call
+
+        prepare_lapack_call("potrf", np.dtype(np.float32))  # makes all of LAPACK ready to be called
+    proto = xla_client.hlo.hlo_module_from_text(text)
     computation = xla_client.XlaComputation(proto.as_serialized_hlo_module_proto())
     parameters = computation.program_shape().parameter_shapes()
     options = xla_client.CompileOptions()
