@@ -90,7 +90,7 @@ def barriers(text: str) -> int:
         *((name, FIGURES["sm_90"], 1) for name in ("softmax bf16", "log softmax f16")),
         ("summed wide", FIGURES["sm_90"], 1),
         ("softmax bf16", BLOCK, 1),
-        ("logits", BLOCK, 1),
+        ("logits", BLOCK, 2),
         ("logits", FIGURES["sm_90"], 2),  # their exponentials are dear
         ("softmax f32", FIGURES["sm_90"], 2),
     ],

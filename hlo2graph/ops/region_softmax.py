@@ -9,7 +9,8 @@ from math import inf
 from hlo2graph.hlo import Computation, Instruction, Literal, Shape
 from hlo2graph.ops.scalar_region import binary_reducer
 
-_VIEWS = frozenset({"copy", "reshape", "transpose"})
+KEEPS_ORDER = frozenset({"copy", "reshape"})
+VIEWS = KEEPS_ORDER | {"transpose"}
 _F32 = frozenset({"f32"})
 
 
@@ -31,10 +32,12 @@ def softmax_of(
     computations: Mapping[str, Computation],
     stages: Sequence[Sequence[str]],
     dtypes: Set[str] = _F32,
+    views: Set[str] = VIEWS,
 ) -> Softmax | None:
     """Return the softmax, of one of the types, that reduces, by stage, are the folds of, if any.
 
     Exponentials of a narrow type may be summed in float32.
+    views: what may stand between, of a caller who knows that elements are in the same places.
     """
     if [len(stage) for stage in stages] != [1, 1]:
         return None
@@ -45,17 +48,17 @@ def softmax_of(
         grown = computation[grown.operands[0]]
     if named != ["maximum", "add"] or grown.opcode != "exponential":
         return None
-    less = _behind(computation, grown.operands[0])
+    less = _behind(computation, grown.operands[0], views)
     if less.opcode != "subtract":
         return None
     types = {_dtype(instr) for instr in (largest, grown, less)}
     if len(types) != 1 or not types <= dtypes or _dtype(total) not in types | _F32:
         return None
-    same, beside = (_behind(computation, name) for name in less.operands)
-    folded = _behind(computation, largest.operands[0])
+    same, beside = (_behind(computation, name, views) for name in less.operands)
+    folded = _behind(computation, largest.operands[0], views)
     is_softmax = (
         same is folded
-        and _largest_behind(computation, beside) is largest
+        and _largest_behind(computation, beside, views) is largest
         and _is_scalar(computation[largest.operands[1]], -inf)
         and _is_scalar(computation[total.operands[1]], 0)
     )
@@ -65,28 +68,28 @@ def softmax_of(
 def are_shares(computation: Computation, softmax: Softmax, name: str) -> bool:
     """Tell whether weights are the exponentials divided by their sum, rounded or not."""
     divided = computation[name]
-    while divided.opcode in ("convert", *_VIEWS):
+    while divided.opcode in ("convert", *VIEWS):
         divided = computation[divided.operands[0]]
     if divided.opcode != "divide" or not _is_f32(divided):
         return False
     grown, total = divided.operands
     whole = computation[total]
-    while whole.opcode in ("broadcast", *_VIEWS):
+    while whole.opcode in ("broadcast", *VIEWS):
         whole = computation[whole.operands[0]]
     return _behind(computation, grown) is softmax.grown and whole is softmax.total
 
 
-def _behind(computation: Computation, name: str) -> Instruction:
+def _behind(computation: Computation, name: str, views: Set[str] = VIEWS) -> Instruction:
     """Return what a view shows."""
     instr = computation[name]
-    while instr.opcode in _VIEWS:
+    while instr.opcode in views:
         instr = computation[instr.operands[0]]
     return instr
 
 
-def _largest_behind(computation: Computation, instr: Instruction) -> Instruction:
+def _largest_behind(computation: Computation, instr: Instruction, views: Set[str]) -> Instruction:
     """Return what a value is, each of its elements in many places, or as large as the least."""
-    while instr.opcode in ("broadcast", "maximum", *_VIEWS):
+    while instr.opcode in ("broadcast", "maximum", *views):
         first, *others = (computation[name] for name in instr.operands)
         if any(not _is_least(computation, other) for other in others):
             return instr

@@ -23,7 +23,6 @@ from hlo2graph.ops.region import Rows
 from hlo2graph.ops.region_softmax import Softmax, softmax_of
 
 NARROW = frozenset({"bf16", "f16"})
-DTYPES = NARROW | {"f32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +45,12 @@ class SoftmaxRows:
     ) -> SoftmaxRows | None:
         """Declare the variables, if the region's folds are those of a softmax, and that pays.
 
-        It does where rows are kept as they are read, or exponentials are cheap and a barrier dear.
+        It does where exponentials are cheap, and rows kept as they are read or a barrier dear.
         """
         is_read = plan.kept is not None and plan.kept.is_read
         if not is_read and plan.team.blocks == 1:
             return None
-        dtypes = DTYPES if is_read else NARROW
-        softmax = softmax_of(fold.computation, computations, region.stages, dtypes)
+        softmax = softmax_of(fold.computation, computations, region.stages, NARROW)
         if softmax is None:
             return None
         emit = fold.emit
