@@ -53,15 +53,20 @@ class Kept:
         return self.dtype.size * region.steps
 
 
-def kept_of(region: Rows, computation: Computation, signature: Signature) -> Kept | None:
-    """Return what is kept of each row, if anything that pays fits a block."""
+def kept_of(
+    region: Rows, computation: Computation, signature: Signature, most: int = MOST_KEPT
+) -> Kept | None:
+    """Return what is kept of each row, if anything that pays fits a block.
+
+    A multiprocessor has `most` blocks at once, or fewer.
+    """
     count, results = region.space.shape.elements, signature.results
     late = any(w and s.elements == count for w, s in zip(region.waits, results, strict=True))
     if region.bridges or (not late and len(region.stages) == 1):
         return None
     shared, read = signature.device.shared, _read(region, computation)
     dear = _dear(region, computation) if late else None
-    for blocks in (MOST_KEPT, 2):
+    for blocks in range(most, 1, -1):
         if read and read.shared_bytes(region) <= shared // blocks - SPARE_BYTES:
             return replace(read, blocks=blocks)
     return dear if dear and dear.shared_bytes(region) <= shared - SPARE_BYTES else None

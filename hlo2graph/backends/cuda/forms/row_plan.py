@@ -38,6 +38,7 @@ BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
 SHIFTED_BYTES = 8  # of a word, in rows that begin anywhere in one
 SHIFTED_EACH = 48  # elements of a thread of such a row, about
+SHIFTED_KEPT = 2  # such rows in a multiprocessor's shared memory, at most
 WORD = 4  # bytes, below which an access takes as long as one of these
 FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
 CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
@@ -132,7 +133,7 @@ def _shifted(
         return -(-(vectors + 1) // threads)
 
     holding = Holding(len(sizes), lines, lambda threads: vector * runs(threads) + 1)
-    kept = kept_of(region, computation, signature)
+    kept = kept_of(region, computation, signature, SHIFTED_KEPT)
     held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
     kept = None if held else kept
     cluster = holding.cluster(slices, region, signature, kept)
