@@ -215,6 +215,19 @@ def test_explain_lists_graphs_and_lone_thunks(cli, tmp_path):
     assert cli(*args)[1] == "apart: all of 5 thunks in one graph\n"
 
 
+def test_explain_names_conditions_that_nobody_asks(cli):
+    args = "explain", "samples/loop.hlo", "--why-not-graph", "--target", "sm_90", "--fuse", "none"
+    code, out, _ = cli(*args, "--capture=-while,min:1")
+    assert code == 0
+    assert [line for line in out.splitlines() if "runs nowhere" in line] == [
+        "  again runs nowhere: the rounds of while are known"
+    ]
+    assert (
+        "again"
+        in json.loads(cli(*args, "--capture=-while,min:1", "--json", "-")[1])["without_node"]
+    )
+
+
 def test_explain_refuses_what_is_no_policy(cli):
     code, _, err = cli("explain", "samples/loop.hlo", "--why-not-graph", "--capture", "tmps")
     assert code == 2

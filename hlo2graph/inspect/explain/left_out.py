@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo2graph.backends.cuda.partial.cut import unasked
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.captured import Captured
@@ -34,7 +35,11 @@ def explain_left_out(plan: Plan, capture: str = "all") -> Answer:
     if captured.alone and not refused:
         lines += [f"  {line}" for line in captured.lines()]
     lines += [f"  {thunk.name} has no node: it writes no byte" for thunk in empty]
-    names = [thunk.name for thunk in empty]
+    known = list(_unasked(captured))
+    lines += [
+        f"  {thunk.name} runs nowhere: the rounds of {loop} are known" for thunk, loop in known
+    ]
+    names = [thunk.name for thunk in (*empty, *(t for t, _ in known))]
     parted = captured.json()
     found = answer_json(plan, "why-not-graph", refused=refused, without_node=names, **parted)
     return Answer(tuple(lines), found)
@@ -46,6 +51,15 @@ def _refused(plan: Plan) -> list[str]:
     except UnsupportedError as error:
         return [f"{n.span}: {n.message}" if n.span else n.message for n in error.notes]
     return []
+
+
+def _unasked(captured: Captured) -> Iterator[tuple[Thunk[Slice], str]]:
+    """Yield the thunks of conditions that nobody asks, each with its loop's name."""
+    for _, part in captured.alone:
+        condition = unasked(part.thunk)
+        for thunk in () if condition is None else walk(condition):
+            if any(w.size for w in writes(thunk)):
+                yield thunk, part.thunk.name
 
 
 def _empty(plan: Plan) -> Iterator[Thunk[Slice]]:

@@ -89,10 +89,16 @@ class Cutter:
 
 
 def _running(thunk: Thunk[Slice]) -> tuple[tuple[str, Sequence[Slice]], ...]:
-    """Return the sequences inside a lone thunk: nobody asks the condition of known rounds."""
+    """Return the sequences inside a lone thunk that run."""
+    asked = unasked(thunk)
+    return tuple((label, inner) for label, inner in nested(thunk) if inner is not asked)
+
+
+def unasked(thunk: Thunk[Slice]) -> Sequence[Slice] | None:
+    """Return the condition of a lone loop whose rounds are known, which runs nowhere."""
     if isinstance(thunk, While) and known_rounds(thunk, thunk.body) is not None:
-        return (("body", thunk.body),)
-    return nested(thunk)
+        return thunk.condition
+    return None
 
 
 def thunks_of(thunk: Thunk[Slice]) -> int:
