@@ -10,6 +10,7 @@ from needs import needs_gxx
 
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
+from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.program.device_figures import FIGURES
 from tests.emulation import EmulatedExecutable
@@ -42,6 +43,18 @@ ENTRY e { y = bf16[7,40001] parameter(0) low = f32[] constant(-inf) zero = f32[]
   sum = f32[7] reduce(grown, zero), dimensions={1}, to_apply=add
   sums = f32[7,40001] broadcast(sum), dimensions={0}
   ROOT r = f32[7,40001] divide(grown, sums) }
+"""
+TURNED = """HloModule m
+most { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT r = bf16[] maximum(a, b) }
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY e { x = bf16[2,2,20000] parameter(0) low = bf16[] constant(-inf) zero = f32[] constant(0)
+  top = bf16[2,2] reduce(x, low), dimensions={2}, to_apply=most
+  tops = bf16[2,2,20000] broadcast(top), dimensions={0,1}
+  turned = bf16[2,2,20000] transpose(x), dimensions={1,0,2}
+  less = bf16[2,2,20000] subtract(turned, tops)
+  grown = bf16[2,2,20000] exponential(less)
+  wide = f32[2,2,20000] convert(grown)
+  ROOT r = f32[2,2] reduce(wide, zero), dimensions={2}, to_apply=add }
 """
 PROGRAMS = {
     "softmax bf16": fold_program("softmax", "bf16", (7, 40001), (1,)),
@@ -78,6 +91,16 @@ def test_one_look_gives_what_two_do(figures):
             for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
                 found = compare(ours, theirs, tolerance_for(bound.shape.dtype), name)
                 assert found.ok, str(found)
+
+
+@needs_gxx
+def test_other_rows_beside_the_largest_are_looked_at_for_themselves():
+    with planned({"turned": TURNED}, FIGURES["sm_90"]) as (plans, kernels):
+        (given,) = random_inputs(plans["turned"].inputs, 0)
+        given = given * given.dtype.type(3)
+        (got,) = EmulatedExecutable(plans["turned"], kernels)(given)
+        (want,) = HostExecutable(plans["turned"])(given)
+        np.testing.assert_allclose(got, want, rtol=1e-2)
 
 
 def barriers(text: str) -> int:

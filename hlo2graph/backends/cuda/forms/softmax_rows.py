@@ -20,7 +20,7 @@ from hlo2graph.hlo import Computation
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.region import Rows
-from hlo2graph.ops.region_softmax import Softmax, softmax_of
+from hlo2graph.ops.region_softmax import KEEPS_ORDER, Softmax, softmax_of
 
 NARROW = frozenset({"bf16", "f16"})
 
@@ -50,7 +50,7 @@ class SoftmaxRows:
         is_read = plan.kept is not None and plan.kept.is_read
         if not is_read and plan.team.blocks == 1:
             return None
-        softmax = softmax_of(fold.computation, computations, region.stages, NARROW)
+        softmax = softmax_of(fold.computation, computations, region.stages, NARROW, KEEPS_ORDER)
         if softmax is None:
             return None
         emit = fold.emit
