@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 
 import click
 
@@ -33,15 +34,15 @@ def _arch(_: click.Context, __: click.Parameter, text: str | None) -> str | None
     callback=_arch,
     help="The GPU that --ptx and --cubin are for.  [default: sm_90]",
 )
-@planning_options
+@partial(planning_options, target="sm_90")
 def command(
     file: str, output: str | None, ptx: bool, cubin: bool, arch: str | None, planning: PlanOptions
 ) -> None:
     """Print the CUDA C++ of FILE's kernels.
 
-    No GPU is needed, and --target is sm_90 if not given. Kernels are named
-    after the HLO instructions they run; those whose computations are equal
-    share one. What they include lies in hlo2graph/backends/cuda/include.
+    No GPU is needed. Kernels are named after the HLO instructions they run;
+    those whose computations are equal share one. What they include lies in
+    hlo2graph/backends/cuda/include.
 
     \b
     Examples:

@@ -40,11 +40,6 @@ dump_option = click.option(
 
 _planning = (
     click.option(
-        "--target",
-        type=click.Choice(TARGETS),
-        help="What the plan is for; auto is what `run` would take here.  [default: auto]",
-    ),
-    click.option(
         "--fuse",
         type=click.Choice(FUSE),
         help="Fusion of kernels.  [default: none for host, default for sm_NN]",
@@ -71,8 +66,16 @@ _planning = (
 )
 
 
-def planning_options(command: F) -> F:
-    """Add the flags that decide a plan; those given come as one argument, `planning`."""
+def planning_options(command: F, target: str = "auto") -> F:
+    """Add the flags that decide a plan; those given come as one argument, `planning`.
+
+    `target` is what the command takes where none is given.
+    """
+    for_target = click.option(
+        "--target",
+        type=click.Choice(TARGETS),
+        help=f"What the plan is for; auto is what `run` would take here.  [default: {target}]",
+    )
 
     @wraps(command)
     def bundled(**options: object) -> object:
@@ -80,6 +83,6 @@ def planning_options(command: F) -> F:
         given = {name: value for name, value in taken.items() if value is not None}
         return command(planning=given, **options)
 
-    for option in reversed(_planning):
+    for option in reversed((for_target, *_planning)):
         bundled = option(bundled)
     return cast(F, bundled)
