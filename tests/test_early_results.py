@@ -41,14 +41,15 @@ ROUNDS = {"dt": 2, "dyt": 3, "edt": 2, "ey": 3}
 
 @pytest.mark.parametrize("results", ROUNDS)
 def test_no_round_is_for_what_an_earlier_one_could_write(results):
-    (source,) = kernels_of(h2g.plan(program(results), target="sm_90")).values()
+    plan = h2g.plan(program(results), target="sm_80")  # which has no clusters to hold rows
+    (source,) = kernels_of(plan).values()
     assert source.text.count(" = slice;") == ROUNDS[results]
 
 
 @pytest.mark.slow
 @needs_gxx
 def test_they_agree_with_the_host():
-    plans = [h2g.plan(program(results), target="sm_90") for results in ROUNDS]
+    plans = [h2g.plan(program(results), target="sm_80") for results in ROUNDS]
     kernels = Kernels(plans)
     for plan in plans:
         agree_with_the_host(plan, kernels)

@@ -74,6 +74,9 @@ class Faults:
         return faulty
 
 
+FEWEST = 8  # calls of 80 that a fault must have reached, or this tests little
+
+
 def calls_with_faults(exe, name, faults, other=None):
     """Call with arrays in all sorts of places while driver calls fail; return how many refused."""
     reference = h2g.compile(PROGRAMS[name], backend="host", fuse="none")
@@ -101,7 +104,7 @@ def test_any_driver_call_may_fail(fake, monkeypatch, name, strategy):
     faults = Faults(4)
     faults.install(monkeypatch)
     _, exe = fake(PROGRAMS[name], pointers=strategy, library=True, instances=3)
-    assert calls_with_faults(exe, name, faults) > 10
+    assert calls_with_faults(exe, name, faults) >= FEWEST
 
 
 @pytest.mark.parametrize("options", [{}, {"capture": "-copy"}, {"temporaries": "graph"}], ids=str)
@@ -114,5 +117,5 @@ def test_also_where_each_call_drops_the_graphs_of_another(fake, monkeypatch, nam
         monkeypatch.setattr(module, "BUDGET", budget)
     h2g.set_graph_budget(0)
     _, exe = fake(PROGRAMS[name], pointers="auto", **options)
-    assert calls_with_faults(exe, name, faults, CudaExecutable(exe.plan)) > 10
+    assert calls_with_faults(exe, name, faults, CudaExecutable(exe.plan)) >= FEWEST
     assert budget.memory().rebuilt > 20

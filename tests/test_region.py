@@ -107,11 +107,11 @@ def test_siblings_of_different_dimensions_are_no_region():
 
 
 def test_long_rows_are_read_once_only():
-    once = """x = f32[4,99999] parameter(0) zero = f32[] constant(0)
+    once = """x = f32[4,199999] parameter(0) zero = f32[] constant(0)
         s = f32[4] reduce(x, zero), dimensions={1}, to_apply=add
         n = f32[4] negate(s) """
     assert isinstance(region(once + "ROOT t = (f32[4], f32[4]) tuple(s, n)"), Rows)
-    again = "b = f32[4,99999] broadcast(n), dimensions={0} ROOT r = f32[4,99999] add(x, b)"
+    again = "b = f32[4,199999] broadcast(n), dimensions={0} ROOT r = f32[4,199999] add(x, b)"
     assert region(once + again) is None
 
 
