@@ -91,6 +91,17 @@ def test_run_reports_a_mismatch_with_exit_code_1(cli, add, monkeypatch):
     assert (code, "FAILED" in out) == (0, False)
 
 
+def test_run_says_which_flags_the_host_has_no_use_for(cli, add):
+    on_host = "run", add, "--backend=host", "--duration=0"
+    code, _, err = cli(*on_host, "--pointers=cache", "--cold-l2")
+    assert (code, err) == (
+        0,
+        "note: --cold-l2, --pointers are for cuda; this runs on the host\n",
+    )
+    assert cli(*on_host, "--capture=temps", "-q")[2] == ""
+    assert cli(*on_host)[2] == ""
+
+
 @pytest.mark.slow
 def test_run_against_xla(cli):
     code, out, _ = cli("run", ROOT / "samples" / "softmax.hlo", *QUICK, "--reference", "xla")

@@ -130,6 +130,7 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
         if isinstance(executable, HostExecutable):
             from hlo2graph.inspect.session import run_session
 
+            _say_what_is_for_cuda(options)
             report, results = run_session(executable, args, wishes, **session)
         else:
             from hlo2graph.inspect.cuda_session import run_cuda_session
@@ -144,6 +145,15 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
     if options["save_outputs"]:
         save_outputs(Path(options["save_outputs"]), results)
     return report
+
+
+def _say_what_is_for_cuda(options: RunOptions) -> None:
+    """Name the flags that were given and mean nothing to the host."""
+    names = [*given_choices(options), *(["cold_l2"] if options["cold_l2"] else [])]
+    flags = [f"--{name.replace('_', '-')}" for name in names]
+    if flags:
+        are = "are" if len(flags) > 1 else "is"
+        voice().note(f"note: {', '.join(sorted(flags))} {are} for cuda; this runs on the host")
 
 
 def _compiled(
