@@ -32,14 +32,6 @@ ARGMAX = """largest {
 """
 
 
-def comparator(dtype: str, direction: str, order: str = "") -> str:
-    """Return the region `before` of a sort by a key, with places that come along."""
-    return (
-        f"before {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) i = s32[] parameter(2) "
-        f"j = s32[] parameter(3) ROOT r = pred[] compare(a, b), direction={direction}{order} }}"
-    )
-
-
 def module(entry: str, *regions: str) -> str:
     """Return a module's text from its regions and the body of its entry."""
     return "\n".join(["HloModule m", *regions, f"ENTRY e {{ {entry} }}"])

@@ -22,6 +22,11 @@ best { a = T[] parameter(0) i = s32[] parameter(1) b = T[] parameter(2) j = s32[
 """
 
 
+def regions(dtype: str) -> str:
+    """Return computations that fold elements of a type: add, mul, most, best."""
+    return _REGIONS.replace("T[", f"{dtype}[")
+
+
 def fold_program(
     form: str, dtype: str, dims: Sequence[int], reduced: Sequence[int], layout: str = ""
 ) -> str:
@@ -31,7 +36,7 @@ def fold_program(
     names = ", ".join(f"p{k}" for k in range(len(operands)))
     head = "\n  ".join(parameters)
     return f"""HloModule m
-{_REGIONS.replace("T[", f"{dtype}[")}
+{regions(dtype)}
 fused {{
   {head}
 {body}

@@ -13,7 +13,7 @@ from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.program.device_figures import FIGURES
 from tests.emulation.agreement import agree_with_the_host
 from tests.emulation.plans import planned
-from tests.fold_programs import fold_program
+from tests.fold_programs import fold_program, regions
 
 SM_90 = FIGURES["sm_90"]
 LONG = (
@@ -23,19 +23,9 @@ LONG = (
     ("softmax", "f32", 33001),
     ("softmax", "f64", 20001),
 )
-BEST = """
-best { a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
-  more = pred[] compare(a, b), direction=GT
-  same = pred[] compare(a, b), direction=EQ
-  before = pred[] compare(i, j), direction=LT
-  tie = pred[] and(same, before)
-  left = pred[] or(more, tie)
-  m = f32[] select(left, a, b) n = s32[] select(left, i, j)
-  ROOT t = (f32[], s32[]) tuple(m, n) }
-"""
 FROM_THE_BEST = (  # two values that fold together
     "HloModule m"
-    + BEST
+    + regions("f32")
     + """ENTRY e { x = f32[2,40000] parameter(0) i = s32[2,40000] iota(), iota_dimension=1
   low = f32[] constant(-inf) zero = s32[] constant(0)
   b = (f32[2], s32[2]) reduce(x, i, low, zero), dimensions={1}, to_apply=best

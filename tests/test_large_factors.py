@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -21,8 +20,8 @@ from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.linalg import TRANSPOSES, largest_block
 from hlo2graph.passes.large.split_factors import split_factors
 from hlo2graph.program.device_figures import FIGURES
-from tests.emulation import EmulatedExecutable, Kernels
-from tests.emulation.agreement import both_ways
+from tests.emulation import EmulatedExecutable
+from tests.emulation.cases import Cases
 from tests.emulation.plans import planned
 
 RNG = np.random.default_rng(0)
@@ -102,19 +101,8 @@ CASES |= {
 }
 
 
-@cache
-def emulated():
-    plans = {name: hlo2graph.plan(text, target="sm_90") for name, (text, _) in CASES.items()}
-    return plans, Kernels(list(plans.values()))
-
-
-def run(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    plans, kernels = emulated()
-    return both_ways(plans[name], kernels, arguments)
-
-
-def host(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    return HostExecutable(hlo2graph.plan(CASES[name][0], target="host"))(*arguments)
+EMULATED = Cases({name: text for name, (text, _) in CASES.items()})
+run, host = EMULATED.run, EMULATED.host
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,8 +21,7 @@ from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.custom_target import target_of
 from hlo2graph.ops.linalg import panel_columns
 from hlo2graph.passes.large.split_lus import split_lus
-from tests.emulation import Kernels
-from tests.emulation.agreement import both_ways
+from tests.emulation.cases import Cases
 
 GETRF = 'custom_call_target="cusolver_getrf_ffi", api_version=API_VERSION_TYPED_FFI'
 
@@ -60,19 +58,8 @@ CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
 LARGE = [name for name in CASES if name.startswith("large")]
 
 
-@cache
-def emulated():
-    plans = {name: hlo2graph.plan(text, target="sm_90") for name, (text, _) in CASES.items()}
-    return plans, Kernels(list(plans.values()))
-
-
-def run(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    plans, kernels = emulated()
-    return both_ways(plans[name], kernels, arguments)
-
-
-def host(name: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    return HostExecutable(hlo2graph.plan(CASES[name][0], target="host"))(*arguments)
+EMULATED = Cases({name: text for name, (text, _) in CASES.items()})
+run, host = EMULATED.run, EMULATED.host
 
 
 def off(a: np.ndarray, factors: np.ndarray, pivots: np.ndarray, base: int) -> float:

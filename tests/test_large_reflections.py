@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +20,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.hlo import DTYPES
 from hlo2graph.ops.linalg import panel_columns
 from hlo2graph.passes.large.split_reflections import split_reflections
-from tests.emulation import Kernels
-from tests.emulation.agreement import both_ways
+from tests.emulation.cases import Cases
 
 
 def qr(dtype: str, *dims: int, mode: str = "reduced", platform: str = "cuda"):
@@ -52,15 +50,11 @@ CASES: dict[str, tuple[str, np.ndarray]] = {
 LARGE = [name for name in CASES if name.startswith("large")]
 
 
-@cache
-def emulated():
-    plans = {name: hlo2graph.plan(text, target="sm_90") for name, (text, _) in CASES.items()}
-    return plans, Kernels(list(plans.values()))
+EMULATED = Cases({name: text for name, (text, _) in CASES.items()})
 
 
 def run(name: str, a: np.ndarray) -> tuple[np.ndarray, ...]:
-    plans, kernels = emulated()
-    return both_ways(plans[name], kernels, (a,))
+    return EMULATED.run(name, (a,))
 
 
 def off(a: np.ndarray, found: Sequence[np.ndarray]) -> float:

@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from agreement import comparator, module, refused, scalar_region
+from agreement import module, refused, scalar_region
 from needs import needs_gxx
 from rewriting import opcodes, rewritten
+from sort_programs import comparator, pairs
 
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
@@ -29,15 +30,6 @@ BY_BOTH = """before {
   less = pred[] compare(a, b), direction=LT same = pred[] compare(a, b), direction=EQ
   later = pred[] compare(i, j), direction=GT also = pred[] and(same, later)
   ROOT r = pred[] or(less, also) }"""
-
-
-def pairs(dims: str, along: int, dtype: str, region: str) -> str:
-    both = f"({dtype}[{dims}], s32[{dims}])"
-    return module(
-        f"x = {dtype}[{dims}] parameter(0) i = s32[{dims}] iota(), iota_dimension={along} "
-        f"ROOT r = {both} sort(x, i), dimensions={{{along}}}, to_apply=before",
-        region,
-    )
 
 
 def top(dims: str, kept: str, k: int, dtype: str, largest: str = "true") -> str:
@@ -189,25 +181,18 @@ def test_runs_are_joined_wherever_elements_belong(kind):
 
 @pytest.mark.slow
 @needs_gxx
-def test_the_best_of_a_long_row_are_found_by_one_block(monkeypatch):
-    monkeypatch.setitem(split_tops.__globals__, "PARTS", 1)
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [({"PARTS": 1}, 1), ({"LONG": 500, "FEWEST": 128}, 4)],
+    ids=["one-block", "several-steps"],
+)
+def test_the_best_of_a_long_row_are_found(monkeypatch, limits, steps):
+    for name, value in limits.items():
+        monkeypatch.setitem(split_tops.__globals__, name, value)
     text = top("2,20001", "2,40", 40, "f32")
     plan = hlo2graph.plan(text, target="sm_90")
     (array,) = given_to(plan)
-    assert len(plan.body.thunks) == 1
-    want = HostExecutable(hlo2graph.plan(text, target="host"))(array)
-    assert same_bits(EmulatedExecutable(plan)(array), want)
-
-
-@pytest.mark.slow
-@needs_gxx
-def test_the_best_of_very_many_are_found_in_several_steps(monkeypatch):
-    monkeypatch.setitem(split_tops.__globals__, "LONG", 500)
-    monkeypatch.setitem(split_tops.__globals__, "FEWEST", 128)
-    text = top("2,20001", "2,40", 40, "f32")
-    plan = hlo2graph.plan(text, target="sm_90")
-    (array,) = given_to(plan)
-    assert len(plan.body.thunks) == 4
+    assert len(plan.body.thunks) == steps
     want = HostExecutable(hlo2graph.plan(text, target="host"))(array)
     assert same_bits(EmulatedExecutable(plan)(array), want)
 

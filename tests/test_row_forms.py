@@ -14,8 +14,9 @@ from hlo2graph.backends.cuda.compiler import compile_cubin, compile_ptx, unit_te
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.inspect.compare import compare, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import both_ways
 
 SIZES = (1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 64, 96, 100, 127, 128, 257, 520)
 LONG = (1000, 1024, 4099, 8192, 9001)
@@ -23,12 +24,7 @@ LONG = (1000, 1024, 4099, 8192, 9001)
 
 def agrees(text: str, plan, kernels) -> None:
     arguments = random_inputs(plan.inputs, 0)
-    executable = EmulatedExecutable(plan, kernels)
-    got = executable(*arguments)
-    kernels.run_backwards(True)
-    backwards = executable(*arguments)
-    kernels.run_backwards(False)
-    assert same_bits(got, backwards), f"a barrier is missing in\n{text}"
+    got = both_ways(plan, kernels, arguments)
     want = HostExecutable(plan)(*arguments)
     for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
         found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)

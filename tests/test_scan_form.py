@@ -11,9 +11,10 @@ from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
+from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.program.device_figures import DeviceFigures
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import both_ways
 
 FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 LENGTHS = (64, 65, 255, 256, 1000, 2048, 2053, 4100)
@@ -79,12 +80,7 @@ def test_running_folds_agree_with_the_host(monkeypatch, alone):
     assert any("const int row = " in text for text in texts) == alone
     for plan in plans:
         arguments = random_inputs(plan.inputs, 0)
-        executable = EmulatedExecutable(plan, kernels)
-        got = executable(*arguments)
-        kernels.run_backwards(True)
-        backwards = executable(*arguments)
-        kernels.run_backwards(False)
-        assert same_bits(got, backwards), "a barrier is missing"
+        got = both_ways(plan, kernels, arguments)
         want = HostExecutable(plan)(*arguments)
         for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
             found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)

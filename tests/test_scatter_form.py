@@ -10,7 +10,8 @@ from needs import needs_gxx
 import hlo2graph
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import same_bits
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import both_ways
 
 REGIONS = {
     "last": "fold { a = s32[] parameter(0) ROOT b = s32[] parameter(1) }\n",
@@ -51,10 +52,5 @@ def test_updates_keep_their_order():
             rng.integers(-5 if k == 1 else 0, 605 if k == 1 else 9, b.shape.dims, np.int32)
             for k, b in enumerate(plan.inputs)
         ]
-        executable = EmulatedExecutable(plan, kernels)
-        got = executable(*arguments)
-        kernels.run_backwards(True)
-        backwards = executable(*arguments)
-        kernels.run_backwards(False)
-        assert same_bits(got, backwards), "a barrier is missing"
+        got = both_ways(plan, kernels, arguments)
         assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)

@@ -6,9 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from agreement import comparator, module, refused
+from agreement import module, refused
 from needs import needs_gxx
 from rewriting import opcodes
+from sort_programs import comparator, pairs
 
 import hlo2graph
 from hlo2graph.backends.cuda.forms import digits
@@ -30,15 +31,6 @@ TWO_KEYS = """before {
   first = pred[] compare(a, b), direction=LT same = pred[] compare(a, b), direction=EQ
   next = pred[] compare(x, y), direction=GT, type=TOTALORDER also = pred[] and(same, next)
   ROOT r = pred[] or(first, also) }"""
-
-
-def pairs(dims: str, along: int, dtype: str, region: str) -> str:
-    both = f"({dtype}[{dims}], s32[{dims}])"
-    return module(
-        f"x = {dtype}[{dims}] parameter(0) i = s32[{dims}] iota(), iota_dimension={along} "
-        f"ROOT r = {both} sort(x, i), dimensions={{{along}}}, to_apply=before",
-        region,
-    )
 
 
 def alone(dims: str, dtype: str, direction: str = "LT") -> str:

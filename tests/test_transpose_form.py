@@ -20,6 +20,7 @@ from hlo2graph.inspect.compare import same_bits
 from hlo2graph.program.device_figures import DeviceFigures
 from hlo2graph.program.uses import computing
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import both_ways
 
 FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 EXACT = {"f32": "negate", "bf16": "negate", "f16": "abs", "f64": "negate", "u8": "not"} | {
@@ -114,12 +115,7 @@ def test_turned_elements_agree_with_the_host(always_tiled):
         for plan in plans:
             tiled += "__syncthreads" in text_of(plan)
             arguments = random_inputs(plan.inputs, 0)
-            executable = EmulatedExecutable(plan, kernels)
-            got = executable(*arguments)
-            kernels.run_backwards(True)
-            backwards = executable(*arguments)
-            kernels.run_backwards(False)
-            assert same_bits(got, backwards), f"a barrier is missing\n{plan}"
+            got = both_ways(plan, kernels, arguments)
             assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
 
     check()
@@ -182,11 +178,7 @@ def test_tiles_that_fit_small_sides_agree_with_the_host(always_tiled):
     kernels = Kernels(plans)
     for plan in plans:
         arguments = random_inputs(plan.inputs, 0)
-        executable = EmulatedExecutable(plan, kernels)
-        got = executable(*arguments)
-        kernels.run_backwards(True)
-        assert same_bits(got, executable(*arguments)), f"a barrier is missing\n{plan}"
-        kernels.run_backwards(False)
+        got = both_ways(plan, kernels, arguments)
         assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
 
 

@@ -19,7 +19,7 @@ def both_ways(plan: Plan, kernels: Kernels, arguments: Sequence[Array]) -> tuple
     kernels.run_backwards(True)
     backwards = executable(*arguments)
     kernels.run_backwards(False)
-    assert same_bits(got, backwards), "a barrier is missing"
+    assert same_bits(got, backwards), f"a barrier is missing\n{plan}"
     return got
 
 
