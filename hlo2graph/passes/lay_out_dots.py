@@ -12,13 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Instruction, Layout, Module, Shape
-from hlo2graph.ops import OPS
 from hlo2graph.ops.matmul import product_of
-from hlo2graph.ops.spec import Lowering
 from hlo2graph.ops.views import is_view
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.redraft import redraft
-from hlo2graph.passes.rules.dots import BY_BYTES
+from hlo2graph.passes.rules.dots import lies_freely
 from hlo2graph.passes.rules.values import numbers
 
 
@@ -71,15 +69,11 @@ def _can_move(draft: Draft, turned: Instruction, before: Shape) -> bool:
         return turned.shape.is_row_major
     users = draft.users_of(turned.name)
     shape = _row_major(turned.shape)
-    free = all(
-        user.opcode not in BY_BYTES and OPS[user.opcode].lowering is Lowering.KERNEL
-        for user in users
-    )
     gains = (
         user.opcode == "reshape" and is_view(user, shape) and not is_view(user, turned.shape)
         for user in users
     )
-    return free and turned.name != draft.root and any(gains)
+    return lies_freely(draft, turned.name) and any(gains)
 
 
 def _row_major(shape: object) -> Shape:

@@ -14,19 +14,15 @@ done before. Runs once, behind simplify_loops, which writes the number of rounds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from hlo2graph.hlo import Computation, Instruction, Module, Raw, Shape, TupleShape
-from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.loops.light import folds_nothing, light_work
+from hlo2graph.passes.loops.redraft_loops import redraft_loops
 from hlo2graph.passes.loops.several import several_rounds
 from hlo2graph.passes.names import Names
-from hlo2graph.passes.sequences import sequences
-from hlo2graph.passes.simplify import simplify
 
 FEWEST_ROUNDS = 4
 MOST_INSTRUCTIONS = 256
@@ -37,31 +33,15 @@ _NESTING = frozenset({"call", "conditional", "fusion", "while"})
 
 def double_rounds(module: Module) -> Module:
     """Return `module` with two rounds in the body of each loop for which the rule holds."""
-    stepped = sequences(module)
-    effects = with_effects(module.computations)
-    done: dict[str, Computation] = {}
-    for name, computation in module.computations.items():
-        loops = [i.name for i in computation.instructions if i.opcode == "while"]
-        if loops and name in stepped:
-            draft = Draft(computation, module.computations, effects)
-            for loop in loops:
-                if loop in draft and draft.is_pure(draft[loop]):
-                    done |= _doubled(draft, draft[loop], module.computations)
-            computation = draft.done()
-        done[name] = computation
-    if len(done) == len(module.computations):
-        return module
-    return simplify(inline_calls(replace(module, computations=done)))
+    return redraft_loops(module, _doubled)
 
 
-def _doubled(
-    draft: Draft, loop: Instruction, computations: Mapping[str, Computation]
-) -> dict[str, Computation]:
-    """Let a loop do two rounds at once; return its new body, by name, if it has one."""
-    body = computations[str(loop.attrs["body"])]
+def _doubled(draft: Draft, loop: Instruction) -> tuple[Computation, ...]:
+    """Let a loop do two rounds at once; return its new body, if it has one."""
+    body = draft.computations[str(loop.attrs["body"])]
     rounds = written_count(loop)
     if rounds is None or rounds < FEWEST_ROUNDS or not _may_be_doubled(body):
-        return {}
+        return ()
     call = {"to_apply": body.name}
     state = loop.operands[0]
     is_light = light_work(body) is not None
@@ -71,11 +51,11 @@ def _doubled(
         state = draft.add(loop, "call", loop.shape, (state,), call)
     called = (body.name,) * at_once
     twice = several_rounds(body, called, None if is_light else fused, _counters(body))
-    name = Names(computations).fresh(f"{body.name}.twice")
+    name = Names(draft.computations).fresh(f"{body.name}.twice")
     known = Raw(f'{{"known_trip_count":{{"n":"{rounds // at_once}"}}}}')
     attrs = {**loop.attrs, "body": name, "backend_config": known}
     draft.become(loop.name, replace(loop, operands=(state,), attrs=attrs))
-    return {name: replace(twice, name=name)}
+    return (replace(twice, name=name),)
 
 
 def _may_be_doubled(body: Computation) -> bool:

@@ -17,17 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Raw, Shape, TupleShape
-from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.stencil import Stencil, stencil_of
 from hlo2graph.ops.sweeps import ENOUGH, nanoseconds, nanoseconds_of_two, part_of
 from hlo2graph.ops.trip_count import written_count
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.inline_calls import inline_calls
 from hlo2graph.passes.loops.light import folds_nothing, light_work
+from hlo2graph.passes.loops.redraft_loops import redraft_loops
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.rules.tuple_parts import index_of
-from hlo2graph.passes.sequences import sequences
-from hlo2graph.passes.simplify import simplify
 
 FEWEST_ROUNDS = 4
 MOST_STATES = 4
@@ -37,23 +34,8 @@ NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)  # of
 
 def sweep_rounds(module: Module) -> Module:
     """Return `module` with several rounds in each kernel of the loops for which the rule holds."""
-    stepped = sequences(module)
-    effects = with_effects(module.computations)
-    done: dict[str, Computation] = {}
     names = Names(module.computations)
-    for name, computation in module.computations.items():
-        loops = [i.name for i in computation.instructions if i.opcode == "while"]
-        if loops and name in stepped:
-            draft = Draft(computation, module.computations, effects)
-            for loop in loops:
-                if loop in draft and draft.is_pure(draft[loop]):
-                    for made in _swept(draft, draft[loop], names):
-                        done[made.name] = made
-            computation = draft.done()
-        done[name] = computation
-    if len(done) == len(module.computations):
-        return module
-    return simplify(inline_calls(replace(module, computations=done)))
+    return redraft_loops(module, lambda draft, loop: _swept(draft, loop, names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from hlo2graph.ops.spec import Lowering
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.rules.values import KEPT, Found, Rule, made, numbers
 
-BY_BYTES = frozenset({"bitcast", "custom-call", "fusion"})  # mean the bytes, as they lie
+_BY_BYTES = frozenset({"bitcast", "custom-call", "fusion"})  # mean the bytes, as they lie
 _SIDES = ("lhs", "rhs")
 _ROLES = ("batch_dims", "contracting_dims")
 _MIXED = ({"bf16", "f32"}, {"f16", "f32"}, {"bf16", "f16"})
@@ -54,7 +54,7 @@ def turned(draft: Draft, instr: Instruction) -> Found:
     batch, summed = (len(numbers(operand, f"lhs_{role}")) for role in _ROLES)
     middle, rank = draft.shape(lhs).rank - summed, draft.shape(operand.name).rank
     wanted = (*range(batch), *range(middle, rank), *range(batch, middle))
-    if not summed or numbers(instr) != wanted or not _lies_freely(draft, instr):
+    if not summed or numbers(instr) != wanted or not _may_be_row_major(draft, instr):
         return None
     attrs = {name: value for name, value in operand.attrs.items() if name not in KEPT}
     for role in _ROLES:
@@ -67,6 +67,19 @@ def turned(draft: Draft, instr: Instruction) -> Found:
     return found if _is_as_good(draft, operand, found) else None
 
 
+def _may_be_row_major(draft: Draft, instr: Instruction) -> bool:
+    assert isinstance(instr.shape, Shape)
+    return instr.shape.is_row_major or lies_freely(draft, instr.name)
+
+
+def lies_freely(draft: Draft, name: str) -> bool:
+    """Tell whether nothing depends on how a value lies: it is no result, nor are its bytes read."""
+    return name != draft.root and all(
+        user.opcode not in _BY_BYTES and OPS[user.opcode].lowering is Lowering.KERNEL
+        for user in draft.users_of(name)
+    )
+
+
 def _is_swappable(dot: Instruction) -> bool:
     precisions = str(dot.attrs.get("operand_precision", "")).strip("{}").split(",")
     return (
@@ -74,18 +87,6 @@ def _is_swappable(dot: Instruction) -> bool:
         and len(dot.operands) == 2
         and "sparsity" not in dot.attrs
         and len({text.strip() for text in precisions}) == 1
-    )
-
-
-def _lies_freely(draft: Draft, instr: Instruction) -> bool:
-    """Tell whether a value may be row-major: it is, or nothing depends on how it lies."""
-    assert isinstance(instr.shape, Shape)
-    return instr.shape.is_row_major or (
-        instr.name != draft.root
-        and all(
-            user.opcode not in BY_BYTES and OPS[user.opcode].lowering is Lowering.KERNEL
-            for user in draft.users_of(instr.name)
-        )
     )
 
 

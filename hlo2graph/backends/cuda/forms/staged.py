@@ -246,15 +246,24 @@ class StagedWriter:
                 self._meet()
             emit.line(f"const int next = round + {ahead};")
             with emit.block(f"if (next < {self.rounds})"):
-                self._point("to_a", "to_b", f"own + next % {self.stages} * {self._chunk}")
-                emit.binds_reads = False
-                self._fetch("next")
-                emit.binds_reads = True
+                self._copy_next(ahead)
             emit.line("hlo::copies_sent();")
             with emit.block("if (round >= 0)"):
-                self._point("a", "b", f"own + round % {self.stages} * {self._chunk}")
+                self._point_to_round()
                 self._multiply()
         emit.line("__syncthreads();")
+
+    def _copy_next(self, ahead: int) -> None:
+        """Write the copies of chunk `next`, so many rounds ahead."""
+        del ahead
+        self._point("to_a", "to_b", f"own + next % {self.stages} * {self._chunk}")
+        self.emit.binds_reads = False
+        self._fetch("next")
+        self.emit.binds_reads = True
+
+    def _point_to_round(self) -> None:
+        """Write pointers to both operands' parts of what `round` multiplies."""
+        self._point("a", "b", f"own + round % {self.stages} * {self._chunk}")
 
     def _meet(self) -> None:
         """Write a barrier of a team, which has what it multiplies for itself."""

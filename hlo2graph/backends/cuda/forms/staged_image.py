@@ -207,31 +207,20 @@ class _Writer(StagedWriter):
         del row
         return f"row_a[i] + ({step}) / {self.sides[0].per}"
 
-    def _multiply_behind_copies(self) -> None:
-        emit, ahead, taps, tile = self.emit, self.stages - 1, self.tile.taps, self.tile
+    def _point_to_round(self) -> None:
+        emit, taps, tile = self.emit, self.tile.taps, self.tile
         width, down = tile.window[1].size, tile.window[0].rhs_dilate * tile.reach[1]
         moved = f"(tap / {width} * {down} + tap % {width} * {tile.window[1].rhs_dilate})"
-        with emit.block(f"for (int round = {-ahead}; round < {self.rounds}; ++round)"):
-            with emit.block("if (round >= 0)"):
-                emit.line(f"hlo::copies_arrive<{ahead - 1}>();")
-                self._meet()
-            emit.line(f"const int next = round + {ahead};")
-            with emit.block(f"if (next < {self.rounds})"):
-                self._copy(ahead)
-            emit.line("hlo::copies_sent();")
-            with emit.block("if (round >= 0)"):
-                emit.line(f"const int tap = round % {taps};")
-                part = f"round / {taps} % 2 * {self.sides[0].size} + " if self.parts > 1 else ""
-                emit.line(f"hlo::u32* const a = own + {part}{moved} * {self.sides[0].stride};")
-                emit.line(f"hlo::u32* const b = own + {self._chunk_of('round')};")
-                self._multiply()
-        emit.line("__syncthreads();")
+        emit.line(f"const int tap = round % {taps};")
+        part = f"round / {taps} % 2 * {self.sides[0].size} + " if self.parts > 1 else ""
+        emit.line(f"hlo::u32* const a = own + {part}{moved} * {self.sides[0].stride};")
+        emit.line(f"hlo::u32* const b = own + {self._chunk_of('round')};")
 
     def _chunk_of(self, round_: str) -> str:
         """Return where a round's chunk of the kernel lies, among a team's words."""
         return f"{self._held(self.teams)} + {round_} % {self.stages} * {self.sides[1].size}"
 
-    def _copy(self, ahead: int) -> None:
+    def _copy_next(self, ahead: int) -> None:
         """Write what is copied: a chunk of the kernel, and what lies under the stretch in time."""
         emit, taps = self.emit, self.tile.taps
         emit.binds_reads = False

@@ -11,6 +11,27 @@ template <class T> struct alignas(16) Few {
   T x[Count];
 };
 
+// Take multiples of a row out of those that `which` tells, behind the column that is done: elements
+// move down by one. Parts of columns behind the `left` that there are stay as they are.
+template <int Part, class T, int Each, int Whole>
+__device__ inline void take_out(T (&x)[Each][Whole], const T (&factor)[Each],
+    const bool (&which)[Each], const Few<T>* row, int left) {
+  constexpr int few = Few<T>::Count;
+#pragma unroll
+  for (int first = 0; first < Whole; first += Part)
+    if (first < left)
+#pragma unroll
+      for (int k = first; k < Whole && k < first + Part; k += few) {
+        const Few<T> some = row[k / few];
+#pragma unroll
+        for (int e = 0; e < Each; ++e)
+          if (which[e])
+#pragma unroll
+            for (int i = 0; i < few; ++i)
+              if (k + i > 0) x[e][k + i - 1] = minus_product(x[e][k + i], factor[e], some.x[i]);
+      }
+}
+
 // ---- pivots ---------------------------------------------------------------------------------------
 
 // Whole numbers in the order of sizes; a NaN comes first.
@@ -106,19 +127,7 @@ __device__ inline int factor_panel(
       factor[e] = none ? T{} : divide(x[e][0], divisor);
       if (rest[e]) a(threadIdx.x + e * Threads, j) = factor[e];
     }
-#pragma unroll
-    for (int first = 0; first < whole; first += part)
-      if (first < Columns - j)
-#pragma unroll
-        for (int k = first; k < whole && k < first + part; k += few) {
-          const Few<T> some = chosen[k / few];
-#pragma unroll
-          for (int e = 0; e < each; ++e)
-            if (rest[e])
-#pragma unroll
-              for (int i = 0; i < few; ++i)
-                if (k + i > 0) x[e][k + i - 1] = minus_product(x[e][k + i], factor[e], some.x[i]);
-        }
+    take_out<part>(x, factor, rest, chosen, Columns - j);
   }
   // What is left of a pivot is in its thread's registers, what was right of it by its own place.
   constexpr int most = 128 / (each * (int)sizeof(T)), at_once = most > 8 ? 8 : most > 1 ? most : 1;
@@ -310,19 +319,7 @@ __device__ inline void reflect_panel(const Load& load, const Matrix<T>& a, Vecto
       mine[e] = multiply(x[e][0], scale);
       if (below[e]) a(row, j) = mine[e];
     }
-#pragma unroll
-    for (int first = 0; first < whole; first += part)
-      if (first < Columns - j)
-#pragma unroll
-        for (int k = first; k < first + part; k += few) {
-          const Few<T> some = taken[warp][k / few];
-#pragma unroll
-          for (int e = 0; e < each; ++e)
-            if (below[e])
-#pragma unroll
-              for (int i = 0; i < few; ++i)
-                if (k + i > 0) x[e][k + i - 1] = minus_product(x[e][k + i], mine[e], some.x[i]);
-        }
+    take_out<part>(x, mine, below, taken[warp], Columns - j);
 #pragma unroll
     for (int e = 0; e < each; ++e)
       if ((int)threadIdx.x + e * Threads == j) {
