@@ -119,7 +119,7 @@ def test_turned_elements_agree_with_the_host(always_tiled):
             assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
 
     check()
-    assert tiled > 5
+    assert tiled
 
 
 @needs_gxx
