@@ -103,11 +103,13 @@ def run_lab(
 ) -> Lab:
     """Call `plan` under every strategy and pattern, `moves` times each; rotate among `sets`."""
     moves = -(-moves // TURN) * TURN
-    kinds = {
-        name: [Subject(name, CudaExecutable(plan, pointers=name)) for _ in range(TWINS)]
+    # Made in turns: what lies near for having been made at once is no strategy's own doing.
+    subjects = [
+        Subject(name, CudaExecutable(plan, pointers=name))
+        for _ in range(TWINS)
         for name in strategies
-    }
-    subjects = [subject for twins in kinds.values() for subject in twins]
+    ]
+    kinds = {name: [twin for twin in subjects if twin.name == name] for name in strategies}
     first = subjects[0].executable
     rounds = _Rounds(subjects, args, first(*args))
     for subject in subjects:
