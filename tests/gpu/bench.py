@@ -11,8 +11,9 @@ timed, since all others have just used the caches.
     latency     call, and wait until its results are there; median
     throughput  100 calls, one wait; per call, median
     device      the graph alone, as the device has it; median
-    bound       the least that the device needs for this plan (inspect/budget/bound.py); flat: the
-                same where a sort, a factor, a transform were as quick as a fold
+    launch      a graph of the smallest kernel, as the device has it in between; median
+    bound       the least that the device needs for this plan (inspect/budget/bound.py), with that
+                launch; flat: the same where a sort, a factor, a transform were as quick as a fold
     compile     seconds from text to something to call: cold, with no cache of kernels and nothing
                 tuned before, and warm, the same again
     memory      bytes on the device: arguments, results, temporaries, constants
@@ -31,10 +32,14 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tests.gpu.programs import PROGRAMS, Program, lowered
+
+if TYPE_CHECKING:
+    from tests.gpu.contenders import OurCall
 
 QUEUED = 100
 TIMED = 3  # calls a turn
@@ -48,7 +53,7 @@ def main() -> int:
     import jax
 
     from hlo2graph.errors import BackendError
-    from tests.gpu.contenders import OURS, XLA
+    from tests.gpu.contenders import OURS, XLA, OurCall
     from tests.gpu.suite import describe
 
     jax.config.update("jax_enable_x64", True)
@@ -59,11 +64,13 @@ def main() -> int:
         print(f"nothing to measure on: {error}", file=sys.stderr)
         return 3
     given.out.mkdir(parents=True, exist_ok=True)
-    compare(Program("first", FIRST, (np.zeros((8, 8), np.float32),)), 1)  # loads the libraries
+    arguments = (np.zeros((8, 8), np.float32),)
+    least = OurCall(FIRST, arguments, {})
+    compare(Program("first", FIRST, arguments), 1, least)  # loads the libraries
     found = []
     print(f"microseconds: latency / throughput{'':4}", *(f"{n:>20}" for n in (*OURS, *XLA)), sep="")
     for program in programs(given.paths, given.only):
-        rows = compare(program, given.rounds)
+        rows = compare(program, given.rounds, least)
         found.append({"program": program.name, "runs": rows})
         cells = "".join(f"{cell(rows[name]):>20}" for name in (*OURS, *XLA))
         print(f"{program.name[:38]:38}{cells}", flush=True)
@@ -133,8 +140,8 @@ def figure(row: dict, key: str, scale: float, digits: int = 1) -> str:
     return f"{row[key] * scale:.{digits}f}" if key in row else "-"
 
 
-def compare(program: Program, rounds: int) -> dict[str, dict]:
-    """Build every contender, then let them take turns."""
+def compare(program: Program, rounds: int, least: OurCall) -> dict[str, dict]:
+    """Build every contender, then let them take turns, and the least graph that there is."""
     from tests.gpu.contenders import OurCall, contenders
 
     rows: dict[str, dict] = {}
@@ -147,10 +154,12 @@ def compare(program: Program, rounds: int) -> dict[str, dict]:
     samples: dict[str, dict[str, list]] = {
         name: {"latency": [], "throughput": [], "device": []} for name in calls
     }
+    launches: list[float] = []
     for turn in range(rounds):
         order = list(calls)
         for name in order[turn % len(order) :] + order[: turn % len(order)] if order else ():
             take_turn(calls[name], samples[name], is_long=turn % 4 == 0)
+        launches += device_seconds(least)
     for name, taken in samples.items():
         rows[name] |= {key: float(np.median(values)) for key, values in taken.items() if values}
         low, high = np.percentile(taken["latency"], (10, 90))
@@ -158,7 +167,8 @@ def compare(program: Program, rounds: int) -> dict[str, dict]:
     first = calls.get("hlo2graph")
     if isinstance(first, OurCall):
         row = rows["hlo2graph"]
-        row |= first.bound()
+        row["launch"] = float(np.median(launches))
+        row |= first.bound(row["launch"])
         for kind in ("", " flat"):
             if row.get(f"bound{kind}"):
                 row[f"ratio{kind}"] = row["device"] / row[f"bound{kind}"]
@@ -202,7 +212,11 @@ def take_turn(found, samples: dict[str, list], *, is_long: bool) -> None:
         found.wait()
         samples["throughput"].append((time.perf_counter() - start) / QUEUED)
     if hasattr(found, "clock"):
-        samples["device"] += [found.clock.seconds() for _ in range(TIMED)]
+        samples["device"] += device_seconds(found)
+
+
+def device_seconds(found: OurCall) -> list[float]:
+    return [found.clock.seconds() for _ in range(TIMED)]
 
 
 def arguments(path: Path, text: str) -> list:

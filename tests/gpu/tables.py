@@ -84,6 +84,18 @@ def beside_xla(bench: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def launched(bench: dict) -> str:
+    """Say what the bounds take for launching, where that was measured beside them."""
+    ours = [p["runs"][OURS] for p in bench["programs"]]
+    seconds = sorted(row["launch"] * 1e6 for row in ours if "launch" in row)
+    if not seconds:
+        return ""
+    return (
+        " A graph of one small\nkernel, which each bound begins with, took "
+        f"{seconds[0]:.1f} to {seconds[-1]:.1f} on this machine."
+    )
+
+
 def bounds(bench: dict) -> str:
     """Return device time beside the bound, compile times, and memory beside XLA's."""
     rows = [(p["program"], p["runs"]) for p in bench["programs"] if "ratio" in p["runs"][OURS]]
@@ -93,7 +105,7 @@ def bounds(bench: dict) -> str:
         "Microseconds of the graph on the device, the least that its longest path needs, and their",
         "ratio; the same (flat) where a sort, a factor or a transform is taken for as quick as a",
         "fold, not for the steps that it cannot do without (tests/bench/NOTES.md); seconds to",
-        "compile cold / milliseconds warm; MB on the device.",
+        f"compile cold / milliseconds warm; MB on the device.{launched(bench)}",
         "",
         "| program | device | bound | ratio | flat | ratio | compile | XLA | memory | XLA | LHS | "
         "CONCURRENT |",
