@@ -14,7 +14,7 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda.forms import attention_sharing
+from hlo2graph.backends.cuda.forms.attention import sharing as attention_sharing
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.ops.region import Attention, region_of

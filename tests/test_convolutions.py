@@ -10,7 +10,7 @@ from needs import needs_gxx
 from ptxas import spilt
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda.forms import convolution as form
+from hlo2graph.backends.cuda.forms.products import convolution as form
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.wrap import Outer, wrapped
 from hlo2graph.backends.host import HostExecutable

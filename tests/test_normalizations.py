@@ -8,7 +8,7 @@ from needs import needs_gxx
 from rewriting import ADD, module_of, opcodes, results, rewritten
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda.forms.folding import large_sizes
+from hlo2graph.backends.cuda.forms.folds.folding import large_sizes
 from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.hlo import Module
 from hlo2graph.inspect.arrays import random_inputs

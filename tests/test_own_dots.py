@@ -11,7 +11,7 @@ from needs import needs_gxx
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import products
 from hlo2graph.backends.cuda.compiler import compile_ptx, unit_text
-from hlo2graph.backends.cuda.forms import dot_tile
+from hlo2graph.backends.cuda.forms.products import dot_tile
 from hlo2graph.backends.cuda.kernels import kernels_of
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host

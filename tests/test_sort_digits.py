@@ -12,7 +12,7 @@ from rewriting import opcodes
 from sort_programs import comparator, pairs
 
 import hlo2graph
-from hlo2graph.backends.cuda.forms import digits
+from hlo2graph.backends.cuda.forms.sorts import digits
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs

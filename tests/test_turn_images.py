@@ -6,7 +6,7 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
-from hlo2graph.backends.cuda.forms import convolution as form
+from hlo2graph.backends.cuda.forms.products import convolution as form
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.frontend.verify import verify
 from hlo2graph.inspect.arrays import random_inputs

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from hlo2graph.backends.cuda.depth import deep_walks
 from hlo2graph.backends.cuda.forms import SHARED_FORMS, Form, own_kernel
-from hlo2graph.backends.cuda.forms.attention import attention_kernel
-from hlo2graph.backends.cuda.forms.columns import columns_kernel
-from hlo2graph.backends.cuda.forms.rows import rows_kernel
+from hlo2graph.backends.cuda.forms.attention.attention import attention_kernel
+from hlo2graph.backends.cuda.forms.folds.columns import columns_kernel
+from hlo2graph.backends.cuda.forms.folds.rows import rows_kernel
 from hlo2graph.backends.cuda.forms.side_by_side import side_by_side_kernel
 from hlo2graph.backends.cuda.forms.sweeps import sweeps_kernel
 from hlo2graph.backends.cuda.loop import loop_kernel

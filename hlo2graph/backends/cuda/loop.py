@@ -12,9 +12,9 @@ from math import prod
 from typing import TypeAlias
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.grain import across_of
-from hlo2graph.backends.cuda.forms.local_turn import local_turn_kernel, local_turn_of
-from hlo2graph.backends.cuda.forms.transpose import turned_kernel
+from hlo2graph.backends.cuda.forms.transposes.grain import across_of
+from hlo2graph.backends.cuda.forms.transposes.local_turn import local_turn_kernel, local_turn_of
+from hlo2graph.backends.cuda.forms.transposes.transpose import turned_kernel
 from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.repeats import TIMES, Repeats, repeats_of

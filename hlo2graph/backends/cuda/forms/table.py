@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from hlo2graph.backends.cuda.forms.convolution import convolution_kernel, suits_convolution
-from hlo2graph.backends.cuda.forms.digits import count_kernel, digits_kernel
-from hlo2graph.backends.cuda.forms.dot import dot_kernel, fits
-from hlo2graph.backends.cuda.forms.dot_few import dot_few_kernel, suits_few_columns
-from hlo2graph.backends.cuda.forms.dot_gates import dot_gates_kernel, suits_gates
-from hlo2graph.backends.cuda.forms.dot_rows import dot_rows_kernel, suits_teams
-from hlo2graph.backends.cuda.forms.dot_tensor import dot_tensor_kernel, suits_tensor_cores
 from hlo2graph.backends.cuda.forms.fft import fft_kernel, suits_lines
+from hlo2graph.backends.cuda.forms.folds.normalize import batch_norm_kernel
+from hlo2graph.backends.cuda.forms.folds.scan import scan_kernel
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.lapack import lapack_kernel
-from hlo2graph.backends.cuda.forms.normalize import batch_norm_kernel
-from hlo2graph.backends.cuda.forms.runs import runs_kernel
-from hlo2graph.backends.cuda.forms.scan import scan_kernel
-from hlo2graph.backends.cuda.forms.scatter import scatter_kernel
-from hlo2graph.backends.cuda.forms.solve import cholesky_kernel, solve_kernel
-from hlo2graph.backends.cuda.forms.sort import sort_kernel
-from hlo2graph.backends.cuda.forms.top import top_k_kernel
+from hlo2graph.backends.cuda.forms.linalg.lapack import lapack_kernel
+from hlo2graph.backends.cuda.forms.linalg.solve import cholesky_kernel, solve_kernel
+from hlo2graph.backends.cuda.forms.products.convolution import convolution_kernel, suits_convolution
+from hlo2graph.backends.cuda.forms.products.dot import dot_kernel, fits
+from hlo2graph.backends.cuda.forms.products.dot_few import dot_few_kernel, suits_few_columns
+from hlo2graph.backends.cuda.forms.products.dot_gates import dot_gates_kernel, suits_gates
+from hlo2graph.backends.cuda.forms.products.dot_rows import dot_rows_kernel, suits_teams
+from hlo2graph.backends.cuda.forms.products.dot_tensor import dot_tensor_kernel, suits_tensor_cores
+from hlo2graph.backends.cuda.forms.scatters.scatter import scatter_kernel
+from hlo2graph.backends.cuda.forms.sorts.digits import count_kernel, digits_kernel
+from hlo2graph.backends.cuda.forms.sorts.runs import runs_kernel
+from hlo2graph.backends.cuda.forms.sorts.sort import sort_kernel
+from hlo2graph.backends.cuda.forms.sorts.top import top_k_kernel
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops import OPS
 from hlo2graph.ops.cumulative import scanned_dim

@@ -1,0 +1,1 @@
+"""Attention: scores, what is made of them row by row, and the values so weighed, in one kernel."""

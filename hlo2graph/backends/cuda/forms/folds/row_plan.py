@@ -1,0 +1,241 @@
+"""How the rows form divides its work: threads a row, elements a thread, and whether it holds them.
+
+A thread takes `vector` columns side by side, as many as one access of 16 bytes has, then as many
+`team.slices * vector` columns further on. `chunks` of these are under way at once: what a
+multiprocessor waits for has to be some 50 kB for memory to be busy all the time. Where all of a
+row's elements fit into its threads' registers, they are read once, whatever the number of stages;
+longer rows are read again at each stage, from the caches.
+
+Where all rows are on the device at once, nothing hides what a read takes: a thread then begins with
+all that it reads, what only a later stage asks for too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.forms.folds.folding import (
+    MOST_LINES,
+    large_sizes,
+    lines_each,
+    power_below,
+)
+from hlo2graph.backends.cuda.forms.folds.held_row import Holding, looks, most_held
+from hlo2graph.backends.cuda.forms.folds.kept_row import MOST_KEPT, Kept, kept_of
+from hlo2graph.backends.cuda.forms.folds.shifted_rows import may_shift, whole_runs
+from hlo2graph.backends.cuda.forms.windows import patch_of
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
+from hlo2graph.backends.cuda.team import WARP, Team
+from hlo2graph.hlo import Computation
+from hlo2graph.ops.region import Rows
+
+BLOCK = 128  # threads of a block of rows that need fewer: few wait for each other
+SHORT = 256  # the same where rows need less than a warp, or are few: fewer blocks for little work
+LONG = 256  # threads of a row that is read in rounds, at least
+WIDEST = 1024  # threads of a block
+BYTES_AHEAD = 64  # that a thread waits for at once
+LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
+SHIFTED_BYTES = 8  # of a word, in rows that begin anywhere in one
+SHIFTED_EACH = 48  # elements of a thread of such a row, about
+SHIFTED_KEPT = 2  # such rows in a multiprocessor's shared memory, at most
+WORD = 4  # bytes, below which an access takes as long as one of these
+FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
+CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
+MOST_AHEAD = 32  # elements that a thread waits for at once
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """`vectors` runs of `vector` columns make a row.
+
+    The columns of a run lie side by side or, where it is one, in a `patch` of an image: so many
+    rows and columns of that.
+    """
+
+    team: Team
+    vector: int
+    vectors: int
+    chunks: int
+    held: bool
+    reads_first: bool  # before the first fold, all that any stage asks for
+    patch: tuple[int, int] | None = None
+    is_shifted: bool = False  # rows begin anywhere in a run; see shifted_rows
+    kept: Kept | None = None  # of a row in shared memory
+
+
+def plan_rows(region: Rows, signature: Signature, computation: Computation) -> RowPlan:
+    """Return the plan for the region that `computation` is."""
+    lines = lines_each(computation)
+    reads, writes = large_sizes(region, signature, computation)
+    sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
+    height, width = patch_of(computation, region.space.shape)
+    size = height * width
+    shifted = _shifted(region, signature, reads or sizes, computation) if size == 1 else None
+    if shifted is not None:
+        return shifted
+    beside = _vector(region, min(sizes)) if size == 1 else width
+    vector = max(beside, size)
+    vectors = region.steps // vector
+    most = min(WIDEST, power_below(vectors))
+    ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
+    least = _least_slices(region, beside * min(sizes))
+    slices = _slices(region, signature, vectors, ahead, least)
+    values = max(1, len(reads)) * (2 if max(sizes) > 4 else 1)
+    holding = Holding(values, lines, lambda threads: vector * -(-vectors // threads))
+    while slices < most and not holding.fits(slices, MOST_LINES):
+        slices *= 2
+    kept = kept_of(region, computation, signature) if size == 1 else None
+    held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
+    kept = None if held else kept
+    cluster = holding.cluster(slices, region, signature, kept)
+    if cluster:
+        held, kept, slices = True, None, cluster.slices
+    if held:
+        vector = _fuller(region.steps, vector, slices) if size == 1 else size
+        vectors = region.steps // vector
+        chunks = -(-vectors // slices)
+    else:
+        passes = looks(region, signature)
+        ahead = max(1, ahead // 2) if kept and kept.blocks == MOST_KEPT else ahead
+        chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
+        again = region.steps * sum(reads or sizes) if passes > 1 else 0
+        slices = kept.threads if kept else _long_slices(region, signature, most, again)
+        chunks = _even_chunks(vectors // slices, chunks)
+    team = cluster or Team(_lanes(region, signature, slices), slices)
+    at_once = vector * chunks * len(signature.parameters) <= most_held(team.threads // team.lanes)
+    first = held and at_once and _is_resident(region, signature, slices)
+    patch = (height, width) if size > 1 else None
+    return RowPlan(team, vector, vectors, chunks, held, first, patch, kept=kept)
+
+
+def _shifted(
+    region: Rows, signature: Signature, sizes: Sequence[int], computation: Computation
+) -> RowPlan | None:
+    """Return the plan of rows that begin anywhere in a word, if elements are narrow.
+
+    `sizes` are the bytes of an element of each array that is read, or of what is written.
+    """
+    vector, lines = SHIFTED_BYTES // max(sizes), lines_each(computation)
+    if _vector(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
+        return None
+    if signature.misaligned:
+        return None
+    slices = 2 * vector  # more than a row's ends have elements
+    enough = signature.device.multiprocessors * signature.device.threads // 2
+    while slices < WIDEST and (
+        region.steps > SHIFTED_EACH * slices or region.results * slices < enough
+    ):
+        slices *= 2
+    vectors = whole_runs(region.steps, vector)
+
+    def runs(threads: int) -> int:
+        return -(-(vectors + 1) // threads)
+
+    holding = Holding(len(sizes), lines, lambda threads: vector * runs(threads) + 1)
+    kept = kept_of(region, computation, signature, SHIFTED_KEPT)
+    held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
+    kept = None if held else kept
+    cluster = holding.cluster(slices, region, signature, kept)
+    if cluster:
+        held, kept, slices = True, None, cluster.slices
+    chunks = runs(slices)
+    if not held:
+        passes = looks(region, signature)
+        ahead = min(BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector)
+        ahead = max(1, ahead // 2) if kept and kept.blocks == MOST_KEPT else ahead
+        chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
+        again = region.steps * sum(sizes) * (passes > 1)
+        slices = kept.threads if kept else _long_slices(region, signature, WIDEST, again)
+        chunks = _even_chunks(vectors // slices, chunks)
+    if vectors < slices:
+        return None
+    team = cluster or Team(_lanes(region, signature, slices), slices)
+    return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True, kept=kept)
+
+
+def _is_better(kept: Kept | None, threads: int, region: Rows, signature: Signature) -> bool:
+    """Tell whether rows are better kept in shared memory than held by the largest of blocks."""
+    if kept is None or kept.blocks < MOST_KEPT or threads < WIDEST:
+        return False
+    return kept.is_for_all(region, signature)
+
+
+def _even_chunks(words: int, most: int) -> int:
+    """Return how many of so many words to take at once, for few to be left to be taken singly."""
+    most = max(1, min(words, most))
+    return min(range(most, most // 2, -1), key=lambda chunks: words % chunks)
+
+
+def _vector(region: Rows, size: int) -> int:
+    """Return how many columns of elements of `size` bytes a thread takes side by side."""
+    found = ACCESS_BYTES // min(size, ACCESS_BYTES)
+    run = region.steps if region.is_contiguous else region.minor
+    while run % found:
+        found //= 2
+    return found
+
+
+def _fuller(steps: int, vector: int, slices: int) -> int:
+    """Return `vector`, or half of it where that leaves a tenth less of the threads' work idle."""
+
+    def taken(vector: int) -> int:
+        return -(-steps // (vector * slices)) * vector * slices
+
+    half = vector // 2
+    return half if half and 10 * taken(half) < 9 * taken(vector) else vector
+
+
+def _slices(region: Rows, signature: Signature, vectors: int, ahead: int, least: int) -> int:
+    """Return the threads a row that keep memory busy: more where there are few rows."""
+    found = max(power_below(max(1, vectors // ahead)), least)
+    enough = signature.device.multiprocessors * signature.device.threads // 2
+    while found < WIDEST and region.results * found < enough:
+        found *= 2
+    return min(found, WIDEST, power_below(vectors))
+
+
+def _least_slices(region: Rows, run: int) -> int:
+    """Return the threads that read enough of a row side by side, each `run` bytes.
+
+    Where that is less than a word, rows have a warp at most, and threads some elements each: to
+    fold them together would else take longer than the elements.
+    """
+    found = power_below(max(1, LEAST_RUN // run))
+    if run >= WORD:
+        return found
+    return min(found, WARP, power_below(max(1, region.steps // FEWEST_EACH)))
+
+
+def _long_slices(region: Rows, signature: Signature, most: int, again: int) -> int:
+    """Return the threads of a row that is read in rounds, `again` bytes of it more than once.
+
+    With more threads fewer rows are under way at once, so that these lie in the cache.
+    """
+    found = LONG
+    threads = signature.device.multiprocessors * signature.device.threads
+    while found < WIDEST and (
+        region.results * found < threads or threads // found * again > CACHED
+    ):
+        found *= 2
+    return min(found, most)
+
+
+def _is_resident(region: Rows, signature: Signature, slices: int) -> bool:
+    """Tell whether the device has room for all rows at once."""
+    return region.results * slices <= signature.device.multiprocessors * signature.device.threads
+
+
+def _lanes(region: Rows, signature: Signature, slices: int) -> int:
+    """Return the rows a block: fewer where each multiprocessor would not get two blocks.
+
+    Where one block each is enough for all rows, blocks are large: a graph brings kernels of so few
+    blocks to the device before the one in front of them has ended.
+    """
+    least, device = max(1, WARP // slices), signature.device
+    if region.results * slices <= device.multiprocessors * SHORT:
+        return max(least, min(SHORT // slices, 1 << (region.results - 1).bit_length()))
+    lanes = max(1, (BLOCK if slices >= WARP else SHORT) // slices)
+    while lanes > least and region.results < 2 * device.multiprocessors * lanes:
+        lanes //= 2
+    return lanes

@@ -1,0 +1,95 @@
+"""Rows of narrow elements that begin anywhere in a word: threads take them by words all the same.
+
+Words of `vector` elements are counted from the array's begin. Those that lie inside a row as a
+whole make its runs. What is left at its ends, less than two words, goes to as many threads, an
+element each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.folds.fold_places import Place, Run
+from hlo2graph.ops.device import Expr
+from hlo2graph.ops.region import Rows
+
+
+def may_shift(region: Rows) -> bool:
+    """Tell whether rows lie one behind the other, so that words go on from row to row."""
+    space = region.space
+    reduced = [d for d in space.reduced if space.shape.dims[d] > 1]
+    return space.shape.is_row_major and region.is_contiguous and len(reduced) == 1
+
+
+def whole_runs(steps: int, vector: int) -> int:
+    """Return how many words lie inside each row of `steps` elements; in some it is one more."""
+    return (steps - vector + 1) // vector
+
+
+@dataclass(slots=True)
+class ShiftedRow:
+    """A row, whose index is `kept`, of which `head` elements lie before the first whole word."""
+
+    emit: ElementEmitter
+    region: Rows
+    vector: int
+    kept: Mapping[int, Expr]
+    begin: Expr  # number of the row's first element
+    word: Expr  # number of its first whole word
+    head: Expr
+    runs: Expr  # whole words in it
+
+    @classmethod
+    def of(
+        cls, emit: ElementEmitter, region: Rows, vector: int, kept: Mapping[int, Expr], row: Expr
+    ) -> ShiftedRow:
+        """Declare what places are reckoned from, of row number `row`."""
+        steps, wide = region.steps, emit.places.wide
+        begin = emit.integer(f"{row} * {steps}{wide}") if row != "0" else row
+        word = emit.integer(f"({begin} + {vector - 1}) / {vector}")
+        head = emit.integer(f"{word} * {vector} - {begin}")
+        runs = emit.integer(f"({steps} - {head}) / {vector}")
+        return cls(emit, region, vector, kept, begin, word, head, runs)
+
+    def run(self, at: Expr, *, is_open: bool) -> Run:
+        """Return run number `at`; where it `is_open`, there may be none."""
+        emit = self.emit
+        inside = f"{at} < {self.runs}" if is_open else None
+        if inside:
+            at = emit.integer(f"{inside} ? {at} : 0")
+        column = emit.integer(f"{self.head} + {at} * {self.vector}")
+        number = emit.integer(f"({self.word} + {at}) * {self.vector}")
+        return Run(tuple(self._places(column, number, self.vector)), inside)
+
+    @property
+    def has_end(self) -> Expr:
+        """Tell whether a thread has an element at the row's ends."""
+        rest = self.emit.integer(f"{self.runs} * {self.vector}")
+        return f"slice < {self.region.steps} - {rest}"
+
+    def end(self) -> Run:
+        """Return the element at the row's ends of a thread that has one."""
+        return self._end(None)
+
+    def ends(self) -> Run:
+        """Return the element at the row's ends that a thread has, if it has one."""
+        return self._end(self.has_end)
+
+    def _end(self, inside: Expr | None) -> Run:
+        emit = self.emit
+        rest = emit.integer(f"{self.runs} * {self.vector}")
+        column = f"slice < {self.head} ? slice : slice + {rest}"
+        column = emit.integer(f"{inside} ? ({column}) : 0" if inside else column)
+        number = emit.integer(f"{self.begin} + {column}")
+        return Run(tuple(self._places(column, number, 1)), inside)
+
+    def _places(self, column: Expr, number: Expr, count: int) -> Iterator[Place]:
+        emit, space = self.emit, self.region.space
+        (along,) = (d for d in space.reduced if space.shape.dims[d] > 1)
+        for k in range(count):
+            at, place = (emit.integer(f"{x} + {k}") if k else x for x in (column, number))
+            found = {**self.kept, along: at}
+            live = [found[d] for d, n in enumerate(space.shape.dims) if n != 1]
+            yield Place(emit, space, live, place)

@@ -1,0 +1,1 @@
+"""Linear algebra: matrices that a block factors or solves with."""

@@ -1,0 +1,1 @@
+"""Sums of products: dots and convolutions, on tensor cores and off them."""
