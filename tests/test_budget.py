@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from itertools import combinations, pairwise
 
 import pytest
-from conftest import SAMPLES
+from conftest import ROOT, SAMPLES
 
 import hlo2graph as h2g
 from hlo2graph.inspect.budget.cost import BYTES_A_THREAD, Costs
@@ -246,6 +247,61 @@ def test_the_drawing_is_xml_with_a_mark_a_point_and_panel(cli, tmp_path):
     for circle in tree.iter("{http://www.w3.org/2000/svg}circle"):
         assert 0 <= float(circle.get("cx")) <= 980
         assert 0 <= float(circle.get("cy")) <= 700
+
+
+@pytest.mark.parametrize("name", ["chains", "attention", "wide_branches", "switch"])
+@pytest.mark.parametrize("target", ["host", "sm_90"])
+def test_no_words_of_the_drawing_stand_on_others(cli, tmp_path, name, target):
+    drawn = tmp_path / "curve.svg"
+    code, _, _ = cli("budget", ROOT / "samples" / f"{name}.hlo", "--target", target, "-o", drawn)
+    assert code == 0
+    boxes = [_box(element) for element in ET.parse(drawn).iter() if element.tag.endswith("}text")]
+    assert len(boxes) > 3 * len(POINTS)
+    for (words, left, low, right), (other, its_left, its_low, its_right) in combinations(boxes, 2):
+        apart = right <= its_left or its_right <= left or abs(low - its_low) >= 12
+        assert apart, f"{words} on {other}"
+
+
+def _box(element):
+    """Return a text and where it is, letters taken for as wide as they are on the average."""
+    wide, x = len(element.text) * 6.2, float(element.get("x"))
+    left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[element.get("text-anchor")]
+    return element.text, left, float(element.get("y")), left + wide
+
+
+def test_axes_count_in_whole_steps(cli, tmp_path):
+    drawn = tmp_path / "curve.svg"
+    cli("budget", ROOT / "samples" / "wide_branches.hlo", "--target", "sm_90", "-o", drawn)
+    ends = [e.text for e in ET.parse(drawn).iter() if e.get("text-anchor") == "end"]
+    counts = [int(text) for text in ends if text.isdecimal()]
+    assert len(counts) > 3
+    assert all(len(set(axis)) == len(axis) for axis in _axes(counts))
+
+
+def _axes(ticks):
+    """Split ticks where they begin at nothing again."""
+    starts = [at for at, tick in enumerate(ticks) if tick == 0] + [len(ticks)]
+    return [ticks[a:b] for a, b in pairwise(starts)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "target", "device"),
+    [
+        ((), "host", "h200"),
+        (("--target", "sm_80"), "sm_80", "a100"),
+        (("--device", "a100"), "sm_80", "a100"),
+        (("--device", "h100"), "sm_90", "h100"),
+        (("--device", "h100", "--target", "auto"), "host", "h100"),
+    ],
+)
+def test_plans_are_for_what_plan_takes_or_the_device_that_is_named(
+    cli, tmp_path, monkeypatch, flags, target, device
+):
+    monkeypatch.setattr("hlo2graph.pipeline.machine_for", lambda _: "host")
+    file = tmp_path / "m.hlo"
+    file.write_text(TWO_CHAINS)
+    found = json.loads(cli("budget", file, *flags, "--json", "-")[1])
+    assert (found["target"], found["device"]["name"]) == (target, device)
 
 
 def test_what_cannot_be_swept_is_an_error(cli, tmp_path):

@@ -29,14 +29,13 @@ PICTURES = frozenset({".png", ".pdf", ".jpg", ".html"})  # that a curve is not d
 @click.option(
     "--device",
     type=click.Choice(tuple(DEVICES)),
-    default="h200",
-    show_default=True,
-    help="The GPU that time is estimated for.",
+    help="The GPU that time is estimated for.  [default: a100 for a plan for sm_80, else h200]",
 )
 @click.option(
     "--target",
-    type=click.Choice(TARGETS[1:]),
-    help="What the plans are for.  [default: the device's]",
+    type=click.Choice(TARGETS),
+    help="What the plans are for; auto is what `run` would take here.  [default: auto, with "
+    "--device that device's]",
 )
 @click.option(
     "--fuse",
@@ -47,7 +46,7 @@ PICTURES = frozenset({".png", ".pdf", ".jpg", ".html"})  # that a curve is not d
 def command(
     file: str,
     output: str | None,
-    device: str,
+    device: str | None,
     target: str | None,
     fuse: str | None,
     json_file: str | None,
@@ -76,7 +75,6 @@ def command(
         BudgetReport,
         budget_json,
         budget_text,
-        measure,
         report_budget,
     )
     from hlo2graph.inspect.budget.svg import budget_svg
@@ -85,13 +83,12 @@ def command(
     if output is not None and Path(output).suffix in PICTURES:
         raise click.UsageError("the curve is drawn as SVG: name a file that ends with .svg")
     reports: list[BudgetReport] = []
-    options: PlanOptions = {"target": target or DEVICES[device].target, "fuse": fuse}
+    target = target or (DEVICES[device].target if device else "auto")
+    options: PlanOptions = {"target": target, "fuse": fuse}
     for part in modules_in(read_file(file)):
-        points = []
         with progress("planning"):
-            for name, plan in sweep(text_of(part), filename=part.filename, **options):
-                points.append(measure(name, plan, device))
-        reports.append(report_budget(plan, device, points))
+            plans = sweep(text_of(part), filename=part.filename, **options)
+            reports.append(report_budget(plans, device))
     if json_file is not None:
         documents = [budget_json(report) for report in reports]
         emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-INK, GRID, PLAIN, MARKED = "#1f2430", "#d8dce3", "#2563a8", "#c2410c"
+INK, GRID, LEADER, PLAIN, MARKED = "#1f2430", "#d8dce3", "#9aa1ad", "#2563a8", "#c2410c"
 FONT = "font-family='system-ui, sans-serif' font-size='12'"
 
 

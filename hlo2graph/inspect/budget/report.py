@@ -15,6 +15,7 @@ Schema `hlo2graph.budget`, version 1; sizes in bytes:
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,20 +62,28 @@ class BudgetReport:
     points: tuple[BudgetPoint, ...]
 
 
-def measure(name: str, plan: Plan, device: str) -> BudgetPoint:
-    """Return the figures of one plan; `device` is a name of DEVICES."""
+def report_budget(plans: Iterable[tuple[str, Plan]], device: str | None) -> BudgetReport:
+    """Return the report on plans of one module, by name; it keeps none of them.
+
+    device: a name of DEVICES; None for the one that the plans' target stands for.
+    """
+    points = []
+    for name, plan in plans:
+        device = device or ("a100" if plan.target == "sm_80" else "h200")
+        points.append(_measure(name, plan, device))
+    assert device is not None  # there are plans
+    ordered = tuple(sorted(points, key=lambda point: point.arena))
+    bound = plan.arena.lower_bound
+    return BudgetReport(plan.name, plan.target, plan.fuse, device, bound, ordered)
+
+
+def _measure(name: str, plan: Plan, device: str) -> BudgetPoint:
+    """Return the figures of one plan."""
     stats = plan_stats(plan)
     false = sum(count for hazard, count in stats.by_hazard.items() if hazard in ARTEFACTS)
     seconds = estimated_seconds(plan, DEVICES[device])
     sizes = stats.arena_bytes, stats.nodes, stats.edges
     return BudgetPoint(name, *sizes, false, stats.width, stats.critical_path, seconds)
-
-
-def report_budget(plan: Plan, device: str, points: list[BudgetPoint]) -> BudgetReport:
-    """Return the report; `plan` is that of any of the points."""
-    ordered = tuple(sorted(points, key=lambda point: point.arena))
-    bound = plan.arena.lower_bound
-    return BudgetReport(plan.name, plan.target, plan.fuse, device, bound, ordered)
 
 
 def budget_text(report: BudgetReport) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from itertools import chain
+from itertools import chain, pairwise
+from math import ceil, dist
 
 from hlo2graph.inspect import svg
+from hlo2graph.inspect.budget.labels import LINE, Box, Labels, around
 from hlo2graph.inspect.budget.report import BudgetPoint, BudgetReport
 from hlo2graph.inspect.figures import bytes_text, time_text
 
 WIDTH, HEIGHT = 980, 220  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 90, 210, 44, 40  # around its axes
-TICKS = 4
+TICKS, MARK = 4, 5  # MARK: radius of a point's
 
 Panel = tuple[str, Callable[[BudgetPoint], float], Callable[[float], str]]
 
@@ -31,7 +34,7 @@ PANELS: tuple[Panel, ...] = (
 def budget_svg(report: BudgetReport) -> str:
     """Return one SVG file, which needs nothing else."""
     tall = 40 + len(PANELS) * HEIGHT
-    title = f"{report.module}, target {report.target}, on {report.device}"
+    title = f"{report.module}, target {report.target}, on {report.device}, by size of the arena"
     panels = [_panel(report, panel, 40 + k * HEIGHT) for k, panel in enumerate(PANELS)]
     return svg.document(title, WIDTH, tall, LEFT, chain.from_iterable(panels))
 
@@ -39,49 +42,77 @@ def budget_svg(report: BudgetReport) -> str:
 def _panel(report: BudgetReport, panel: Panel, top: int) -> Iterator[str]:
     name, value, said = panel
     points = report.points
-    most_bytes = max([report.lower_bound, *(point.arena for point in points), 1])
-    most = max([value(point) for point in points] + [0.0]) or 1.0
+    most_bytes, parts = _scale(max([report.lower_bound, *(p.arena for p in points), 1]), True)
+    most, ticks = _scale(max([value(point) for point in points] + [0.0]), said is _count)
     base, high = top + HEIGHT - BOTTOM, HEIGHT - TOP - BOTTOM
 
-    def x(arena: int) -> float:
+    def x(arena: float) -> float:
         return LEFT + arena / most_bytes * (WIDTH - LEFT - RIGHT)
 
     def y(amount: float) -> float:
         return base - amount / most * high
 
     yield svg.text(LEFT, top + 16, name, "start")
-    for tick in range(TICKS + 1):
-        amount, arena = most * tick / TICKS, most_bytes * tick // TICKS
+    for amount in (most * tick / ticks for tick in range(ticks + 1)):
         yield svg.line(LEFT, y(amount), WIDTH - RIGHT, y(amount), svg.GRID)
-        yield svg.text(LEFT - 8, y(amount) + 4, said(amount) if tick else "0", "end")
-        yield svg.text(x(arena), base + 18, bytes_text(arena), "middle")
+        yield svg.text(LEFT - 8, y(amount) + 4, said(amount) if amount else "0", "end")
+    for arena in (most_bytes * tick / parts for tick in range(parts + 1)):
+        yield svg.text(x(arena), base + 18, bytes_text(int(arena)), "middle")
+    places = [(x(p.arena), y(value(p))) for p in points]
+    frame = Box(LEFT, top + 18, WIDTH, base)
+    labels = Labels(frame, [around(*place, MARK) for place in places], tuple(_curve(places)))
+    bound = x(report.lower_bound)
     if report.lower_bound:
-        bound = x(report.lower_bound)
         yield svg.line(bound, base, bound, base - high, svg.INK, " stroke-dasharray='4 3'")
-        yield svg.text(bound - 5, base - 6, "lower bound", "end")
-    path = " ".join(f"{x(p.arena):.1f},{y(value(p)):.1f}" for p in points)
+        labels.taken.append(Box(bound - 1, base - high, bound + 1, base))
+    path = " ".join(f"{across:.1f},{down:.1f}" for across, down in places)
     yield f"<polyline points='{path}' fill='none' stroke='{svg.PLAIN}' stroke-width='1.5'/>"
-    yield from _marks(points, [(x(p.arena), y(value(p))) for p in points], value, said)
-
-
-def _marks(
-    points: Sequence[BudgetPoint],
-    places: Sequence[tuple[float, float]],
-    value: Callable[[BudgetPoint], float],
-    said: Callable[[float], str],
-) -> Iterator[str]:
-    """Yield a mark a point; the names stand beside, apart from one another."""
-    used: list[tuple[float, float]] = []
-    for point, (x, y) in zip(points, places, strict=True):
+    named: dict[tuple[float, float], list[tuple[str, str]]] = defaultdict(list)
+    for point, place in zip(points, places, strict=True):
         colour = svg.MARKED if point.like else svg.PLAIN
-        told = f"{point.name}: {bytes_text(point.arena)}, {said(value(point))}"
-        yield (
-            f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{5 if point.like else 3.5}' fill='{colour}'>"
-            f"<title>{escape(told)}</title></circle>"
-        )
+        yield _mark(place, f"{point.name}: {bytes_text(point.arena)}, {said(value(point))}", colour)
         label = point.name + (f", as {point.like}" if point.like else "")
-        low = y - 8
-        while any(abs(x - other) < 150 and abs(low - height) < 13 for other, height in used):
-            low -= 13
-        used.append((x, low))
-        yield svg.text(x + 7, low, label, "start", colour)
+        named[place].append((label, colour))
+    for place, lines in named.items():
+        yield from _words(labels, around(*place, 0), lines)
+    if report.lower_bound:
+        yield from _words(labels, Box(bound, base - high, bound, base), [("lower bound", svg.INK)])
+
+
+def _scale(most: float, is_count: bool) -> tuple[float, int]:
+    """Return where an axis ends, and how many steps it has: whole ones where things are counted."""
+    if not is_count:
+        return most or 1.0, TICKS
+    step = ceil(most / TICKS) or 1
+    ticks = ceil(most / step) or 1
+    return float(step * ticks), ticks
+
+
+def _curve(places: Sequence[tuple[float, float]]) -> Iterator[Box]:
+    """Yield what covers the lines from each place to the next."""
+    for (x, y), (to_x, to_y) in pairwise(places):
+        steps = int(max(abs(to_x - x), abs(to_y - y)) / MARK) + 1
+        for step in range(steps):
+            part = step / steps
+            yield around(x + part * (to_x - x), y + part * (to_y - y), MARK / 2)
+
+
+def _mark(place: tuple[float, float], told: str, colour: str) -> str:
+    x, y = place
+    radius = MARK if colour == svg.MARKED else MARK * 0.7
+    return (
+        f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' fill='{colour}'>"
+        f"<title>{escape(told)}</title></circle>"
+    )
+
+
+def _words(labels: Labels, of: Box, lines: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield lines of text, each with its colour, and what leads from far ones to what they name."""
+    box = labels.place(of.left, of.bottom, [words for words, _ in lines])
+    x, y = min(max(of.left, box.left), box.right), min(max(of.bottom, box.top), box.bottom)
+    start = of.left, min(max(y, of.top), of.bottom)
+    if dist(start, (x, y)) > LINE:
+        yield svg.line(*start, x, y, svg.LEADER)
+    across, anchor = (box.right, "end") if box.right < of.left else (box.left, "start")
+    for number, (words, colour) in enumerate(lines):
+        yield svg.text(across, box.top + (number + 1) * LINE - 3, words, anchor, colour)
