@@ -150,6 +150,14 @@ def lapack_call(instr: Instruction) -> Call | str:
     return options if isinstance(options, str) else Call(name, options)
 
 
+def call_of(instr: Instruction) -> Call | None:
+    """Return what an instruction asks for, if it is a call of a routine with right options."""
+    if instr.opcode != "custom-call" or target_of(instr) not in _NAMED:
+        return None
+    call = lapack_call(instr)
+    return call if isinstance(call, Call) else None
+
+
 def factors_block(instr: Instruction) -> bool:
     """Tell whether an instruction is a potrf of matrices that a block keeps at hand."""
     shape = _factored(instr, "potrf")
@@ -164,10 +172,8 @@ def factors_panel(instr: Instruction) -> bool:
 
 def _factored(instr: Instruction, *names: str) -> Shape | None:
     """Return the shape of what a call of one of these routines factors; None of other calls."""
-    if instr.opcode != "custom-call" or target_of(instr) not in _NAMED:
-        return None
-    call, leaves = lapack_call(instr), result_leaves(instr)
-    if not isinstance(call, Call) or call.name not in names or not leaves:
+    call, leaves = call_of(instr), result_leaves(instr)
+    if call is None or call.name not in names or not leaves:
         return None
     return leaves[0] if leaves[0].elements else None
 

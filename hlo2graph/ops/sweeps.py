@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import prod
 
-from hlo2graph.hlo import Computation, Instruction, Shape
+from hlo2graph.hlo import Computation, Shape
+from hlo2graph.ops.expect import integer
 from hlo2graph.ops.stencil import Stencil
 
 SHARED_BYTES = 48 * 1024
@@ -111,7 +112,8 @@ def sweeps_of(computation: Computation) -> Sweeps | None:
         if call.attrs["to_apply"] != calls[0].attrs["to_apply"] or call.operands != wanted:
             return None
         own = [p for p in parts.values() if p.operands == (call.name,)]
-        made = tuple(p.name for p in sorted(own, key=_number)) if parts else (call.name,)
+        own.sort(key=partial(integer, name="index"))
+        made = [p.name for p in own] if parts else [call.name]
         wanted = (*made, *given[states:])
     return Sweeps(str(calls[0].attrs["to_apply"]), len(calls), states)
 
@@ -182,9 +184,3 @@ def _sides(size: int, reach: int, least: int) -> list[int]:
     powers = (1 << k for k in range(size.bit_length()))
     found = [n for n in powers if least <= n < size and n <= MOST_SIDE and (reach or n == least)]
     return [*found, size] if size <= MOST_SIDE or not found else found
-
-
-def _number(part: Instruction) -> int:
-    held = part.attrs["index"]
-    assert isinstance(held, int)
-    return held

@@ -116,6 +116,17 @@ class Draft:
         self.changed = True
         return name
 
+    def leaves(self, like: Instruction, name: str) -> tuple[str, ...]:
+        """Return the arrays that `name` is: itself, or a tuple's parts, which are added."""
+        shape = self[name].shape
+        if isinstance(shape, Shape):
+            return (name,)
+        assert isinstance(shape, TupleShape)
+        return tuple(
+            self.add(like, "get-tuple-element", part, (name,), {"index": number})
+            for number, part in enumerate(shape.parts)
+        )
+
     def become(self, name: str, made: Instruction) -> None:
         """Put `made`, of the same name and shape, into the place of an instruction."""
         before = self[name]

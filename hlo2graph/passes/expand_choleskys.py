@@ -45,10 +45,7 @@ def _expand(draft: Draft, instr: Instruction) -> None:
             "api_version": "API_VERSION_TYPED_FFI",
         },
     )
-    parts = [
-        draft.add(instr, "get-tuple-element", shape, (call,), {"index": k})
-        for k, shape in enumerate((factor, found))
-    ]
+    triangle, number = draft.leaves(instr, call)
     none = add_filled(draft, instr, workspace, np.zeros((), workspace.dtype.numpy))
-    told = draft.add(instr, "reshape", info, (parts[1],))
-    draft.become(instr.name, made(instr, "tuple", (parts[0], none, told)))
+    told = draft.add(instr, "reshape", info, (number,))
+    draft.become(instr.name, made(instr, "tuple", (triangle, none, told)))

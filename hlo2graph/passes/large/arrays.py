@@ -20,8 +20,9 @@ from hlo2graph.hlo import (
     Shape,
     SliceDim,
 )
+from hlo2graph.hlo.dtype import S32
 from hlo2graph.passes.draft import Draft
-from hlo2graph.passes.rules.values import add_filled
+from hlo2graph.passes.rules.values import KEPT, add_filled, made
 
 _PRED = DTYPES["pred"]
 
@@ -63,6 +64,11 @@ class Arrays:
     def iota(self, shape: Shape, dim: int) -> str:
         """Return an array of each element's index along `dim`."""
         return self.add("iota", shape, (), iota_dimension=dim)
+
+    def row_and_column(self, like: Shape) -> tuple[str, str]:
+        """Return arrays of the row and of the column of each element of matrices."""
+        numbers = replace(like, dtype=S32)
+        return self.iota(numbers, like.rank - 2), self.iota(numbers, like.rank - 1)
 
     def broadcast(self, name: str, shape: Shape, dims: Sequence[int]) -> str:
         """Return `name`, whose dimension k is dimension dims[k], repeated along the others."""
@@ -144,16 +150,18 @@ class Arrays:
         draft, last, like = self.draft, self.draft[name], self.like
         assert isinstance(like.shape, Shape)
         if self.shape(name).minor_to_major != like.shape.minor_to_major:
-            made = replace(like, opcode="copy", operands=(name,), attrs={})
+            ended = replace(like, opcode="copy", operands=(name,), attrs={})
         else:
-            made = replace(last, name=like.name, shape=like.shape)
-        draft.become(like.name, replace(made, attrs={**made.attrs, **_kept(like)}))
+            ended = replace(last, name=like.name, shape=like.shape)
+        kept = {name: like.attrs[name] for name in KEPT if name in like.attrs}
+        draft.become(like.name, replace(ended, attrs={**ended.attrs, **kept}))
         draft.drop_if_dead(name)
 
-
-def _kept(instr: Instruction) -> dict[str, Attribute]:
-    kept = ("control-predecessors", "frontend_attributes", "metadata", "sharding")
-    return {name: instr.attrs[name] for name in kept if name in instr.attrs}
+    def end_with(self, names: Sequence[str]) -> None:
+        """Let the original, a tuple, be of these arrays, each laid out as its own are."""
+        leaves = self.like.shape.leaves()
+        parts = [self.lying(name, leaf) for name, leaf in zip(names, leaves, strict=True)]
+        self.draft.become(self.like.name, made(self.like, "tuple", parts))
 
 
 def resized(shape: Shape, dim: int, size: int) -> Shape:

@@ -71,21 +71,11 @@ def sort_by_digits(
         given = (*operands, bits, counts)
         if step < len(digits) - 1:
             name = draft.add(instr, "custom-call", instr.shape, given, attrs)
-            operands = leaves_of(draft, instr, name)
+            operands = draft.leaves(instr, name)
             continue
         kept = {n: v for n, v in instr.attrs.items() if n not in ("dimensions", "is_stable")}
         last = replace(instr, opcode="custom-call", operands=given, attrs={**kept, **attrs})
         draft.become(instr.name, last)
-
-
-def leaves_of(draft: Draft, instr: Instruction, name: str) -> tuple[str, ...]:
-    """Return the arrays of a result like that of `instr`."""
-    if isinstance(instr.shape, Shape):
-        return (name,)
-    return tuple(
-        draft.add(instr, "get-tuple-element", part, (name,), {"index": number})
-        for number, part in enumerate(instr.shape.parts)
-    )
 
 
 def _counted(region: Computation, used: tuple[int, ...], names: Names) -> Computation:

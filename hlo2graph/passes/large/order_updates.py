@@ -152,10 +152,7 @@ class _Sorted:
             (self._keys(keys), to.iota(places, 0)),
             {**attrs, "to_apply": regions.order(keys.dtype, places.dtype)},
         )
-        key, order = (
-            to.draft.add(instr, "get-tuple-element", part, (found,), {"index": number})
-            for number, part in enumerate(both.parts)
-        )
+        key, order = to.draft.leaves(instr, found)
         return key, order
 
     def _keys(self, keys: Shape) -> str:

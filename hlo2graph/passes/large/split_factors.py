@@ -24,11 +24,10 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.hlo.dtype import S32
-from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
-from hlo2graph.ops.custom_target import result_leaves, target_of
+from hlo2graph.ops.custom_lapack import call_of
 from hlo2graph.ops.linalg import largest_block
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.large.arrays import Arrays, resized
+from hlo2graph.passes.large.arrays import Arrays
 from hlo2graph.passes.large.triangles import BELOW, conjugate, less, real_part, solved
 from hlo2graph.passes.redraft import redraft
 
@@ -65,10 +64,8 @@ def _is_large(shape: Shape) -> bool:
 
 
 def _factors_lower(instr: Instruction) -> bool:
-    if routine_of(target_of(instr)) is None:
-        return False
-    call = lapack_call(instr)
-    return isinstance(call, Call) and call.name == "potrf" and call.options["uplo"] == "L"
+    call = call_of(instr)
+    return call is not None and call.name == "potrf" and call.options["uplo"] == "L"
 
 
 # ---- factors --------------------------------------------------------------------------------
@@ -100,16 +97,11 @@ def _split_potrf(to: Arrays) -> None:
     if not _is_large(shape):
         return
     found, info = _Factor(to, informs=True).of(name)
-    last, numbers = shape.rank - 1, replace(shape, dtype=S32)
-    lower = to.compare(to.iota(numbers, last - 1), "GE", to.iota(numbers, last))
+    lower = _is_lower(to, shape)
     good = to.compare(info, "EQ", to.like_filled(info, 0))
     spread = to.broadcast(good, to.shape(lower), range(shape.rank - 2))
     kept = to.apply("select", to.apply("and", lower, spread), found, name)
-    leaves = result_leaves(to.like)
-    parts = tuple(to.lying(x, s) for x, s in zip((kept, info), leaves, strict=True))
-    names = ("metadata", "control-predecessors")
-    attrs = {n: to.like.attrs[n] for n in names if n in to.like.attrs}
-    to.draft.become(to.like.name, replace(to.like, opcode="tuple", operands=parts, attrs=attrs))
+    to.end_with((kept, info))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +190,7 @@ class _Factor:
         names = ("api_version", "backend_config", "custom_call_target")
         attrs = {n: to.like.attrs[n] for n in names if n in to.like.attrs}
         found = to.draft.add(to.like, "custom-call", whole, (name,), attrs)
-        factor, info = (
-            to.draft.add(to.like, "get-tuple-element", part, (found,), {"index": number})
-            for number, part in enumerate(whole.parts)
-        )
+        factor, info = to.draft.leaves(to.like, found)
         return _lower_of(to, factor), info
 
     def _first(self, info: str, later: str, start: int) -> str:
@@ -218,19 +207,19 @@ class _Factor:
         if not rows:
             return name
         to, shape = self.to, self.to.shape(name)
-        dim = shape.rank - 2
-        padding = [PaddingDim(0, 0) for _ in shape.dims]
-        padding[dim] = PaddingDim(rows, 0)
         zero = to.filled(Shape(shape.dtype), 0)
-        whole = resized(shape, dim, shape.dims[dim] + rows)
-        return to.add("pad", whole, (name, zero), padding=tuple(padding))
+        return to.padded(name, shape.rank - 2, PaddingDim(rows, 0), zero)
 
 
 def _lower_of(to: Arrays, name: str) -> str:
-    shape = to.shape(name)
-    numbers, last = replace(shape, dtype=S32), shape.rank - 1
-    lower = to.compare(to.iota(numbers, last - 1), "GE", to.iota(numbers, last))
+    lower = _is_lower(to, to.shape(name))
     return to.apply("select", lower, name, to.like_filled(name, 0))
+
+
+def _is_lower(to: Arrays, shape: Shape) -> str:
+    """Return which elements of matrices are on the diagonal, or below it."""
+    row, column = to.row_and_column(shape)
+    return to.compare(row, "GE", column)
 
 
 def _split_solve(to: Arrays) -> None:

@@ -9,11 +9,11 @@ The order of the rows is known on the way, so nothing need follow the exchanges 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape, TupleShape
 from hlo2graph.hlo.dtype import S32
-from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
+from hlo2graph.ops.custom_lapack import call_of
 from hlo2graph.ops.custom_target import result_leaves, target_of
 from hlo2graph.ops.linalg import leaf_columns
 from hlo2graph.passes.draft import Draft, is_settled
@@ -52,10 +52,8 @@ def split_lus(module: Module) -> Module:
 
 
 def _factors(instr: Instruction) -> str | None:
-    if routine_of(target_of(instr)) is None:
-        return None
-    call = lapack_call(instr)
-    return call.name if isinstance(call, Call) and call.name in ("getrf", "lu") else None
+    call = call_of(instr)
+    return call.name if call and call.name in ("getrf", "lu") else None
 
 
 def _write(to: Arrays, regions: Regions, name: str) -> None:
@@ -67,31 +65,31 @@ def _write(to: Arrays, regions: Regions, name: str) -> None:
         pivots = to.apply("add", pivots, to.like_filled(pivots, 1))
     else:
         last = order
-    leaves = result_leaves(to.like)
-    parts = tuple(to.lying(x, s) for x, s in zip((factors, pivots, last), leaves, strict=True))
-    kept = ("metadata", "control-predecessors")
-    attrs = {n: to.like.attrs[n] for n in kept if n in to.like.attrs}
-    to.draft.become(to.like.name, replace(to.like, opcode="tuple", operands=parts, attrs=attrs))
+    to.end_with((factors, pivots, last))
     to.draft.drop_if_dead(order)
 
 
 def _use_order(to: Arrays, order: str) -> None:
     """Let calls that make the order of the rows of pivots less 1 have the one that is known."""
     draft = to.draft
-    found = [u for u in draft.users_of(to.like.name) if u.attrs.get("index") == 1]
-    for less in [v for u in found for v in draft.users_of(u.name) if v.opcode == "subtract"]:
-        if less.operands[0] not in {u.name for u in found} or not is_splat(
-            draft, less.operands[1], 1
-        ):
-            continue
-        for call in draft.users_of(less.name):
-            is_order = call.opcode == "custom-call" and target_of(call) == _ORDER
-            if (
-                is_order
-                and draft.is_pure(call)
-                and draft.shape(call.name).dims == to.shape(order).dims
-            ):
-                draft.redirect(call.name, order)
+    for pivots in [u.name for u in draft.users_of(to.like.name) if u.attrs.get("index") == 1]:
+        for less in [u for u in draft.users_of(pivots) if _is_less_one(draft, u, pivots)]:
+            for call in draft.users_of(less.name):
+                if _makes_order(call, to.shape(order)) and draft.is_pure(call):
+                    draft.redirect(call.name, order)
+
+
+def _makes_order(instr: Instruction, order: Shape) -> bool:
+    """Tell whether an instruction is a call that makes the order of as many rows."""
+    if instr.opcode != "custom-call" or target_of(instr) != _ORDER:
+        return False
+    return isinstance(instr.shape, Shape) and instr.shape.dims == order.dims
+
+
+def _is_less_one(draft: Draft, instr: Instruction, name: str) -> bool:
+    """Tell whether an instruction is an array less 1."""
+    is_less = instr.opcode == "subtract" and instr.operands[0] == name
+    return is_less and is_splat(draft, instr.operands[1], 1)
 
 
 def _first_without_pivot(to: Arrays, regions: Regions, factors: str) -> str:
@@ -99,8 +97,7 @@ def _first_without_pivot(to: Arrays, regions: Regions, factors: str) -> str:
     shape = to.shape(factors)
     last, size = shape.rank - 1, min(shape.dims[-2:])
     square = to.part(factors, (0, size), (0, size))
-    numbers = replace(to.shape(square), dtype=S32)
-    row, column = (to.iota(numbers, dim) for dim in (last - 1, last))
+    row, column = to.row_and_column(to.shape(square))
     none = to.compare(square, "EQ", to.like_filled(square, 0))
     none = to.apply("and", none, to.compare(row, "EQ", column))
     after = to.apply("add", row, to.like_filled(row, 1))
@@ -156,11 +153,8 @@ class _Lu:
         whole = TupleShape((by_columns(shape), *numbers))
         attrs: dict[str, Attribute] = {"custom_call_target": _PANEL}
         found = to.draft.add(to.like, "custom-call", whole, (name,), attrs)
-        parts = [
-            to.draft.add(to.like, "get-tuple-element", part, (found,), {"index": k})
-            for k, part in enumerate(whole.parts)
-        ]
-        return parts[0], parts[1], parts[2]
+        factors, pivots, order = to.draft.leaves(to.like, found)
+        return factors, pivots, order
 
     def _ordered(self, name: str, order: str) -> str:
         """Return the rows of an array, or the elements of a vector, in an order."""

@@ -23,9 +23,8 @@ from hlo2graph.hlo import (
     Shape,
     TupleShape,
 )
-from hlo2graph.hlo.dtype import S32
-from hlo2graph.ops.custom_lapack import Call, lapack_call, routine_of
-from hlo2graph.ops.custom_target import result_leaves, target_of
+from hlo2graph.ops.custom_lapack import call_of
+from hlo2graph.ops.custom_target import result_leaves
 from hlo2graph.ops.linalg import largest_block, leaf_columns
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays, by_columns, resized
@@ -44,15 +43,17 @@ def split_reflections(module: Module) -> Module:
 
 def _split(draft: Draft) -> Computation:
     for instr in [i for i in draft.instructions.values() if i.opcode == "custom-call"]:
-        if routine_of(target_of(instr)) is None or not draft.is_pure(instr):
+        call = call_of(instr)
+        if call is None or not draft.is_pure(instr) or not is_settled(instr.shape):
             continue
-        call, shape = lapack_call(instr), result_leaves(instr)[0]
-        if not isinstance(call, Call) or not is_settled(instr.shape) or not shape.elements:
+        shape = result_leaves(instr)[0]
+        if not shape.elements:
             continue
         if call.name in _PRODUCTS and _is_worth_it(draft, instr):
             _multiply_out(Arrays(draft, instr))
         elif call.name in _FACTORS and _is_large(shape):
-            _split_factor(Arrays(draft, instr))
+            to = Arrays(draft, instr)
+            to.end_with(_factor(to, instr.operands[0]))
     return draft.done()
 
 
@@ -67,15 +68,6 @@ def _is_worth_it(draft: Draft, instr: Instruction) -> bool:
 
 
 # ---- factors --------------------------------------------------------------------------------
-
-
-def _split_factor(to: Arrays) -> None:
-    found = _factor(to, to.like.operands[0])
-    leaves = result_leaves(to.like)
-    parts = tuple(to.lying(x, s) for x, s in zip(found, leaves, strict=True))
-    kept = ("metadata", "control-predecessors")
-    attrs = {n: to.like.attrs[n] for n in kept if n in to.like.attrs}
-    to.draft.become(to.like.name, replace(to.like, opcode="tuple", operands=parts, attrs=attrs))
 
 
 def _factor(to: Arrays, name: str) -> tuple[str, str]:
@@ -102,10 +94,7 @@ def _panel(to: Arrays, name: str) -> tuple[str, str]:
     whole = TupleShape((by_columns(shape), replace(factors, dims=factors.dims[:-1])))
     attrs: dict[str, Attribute] = {"custom_call_target": _PANEL}
     found = to.draft.add(to.like, "custom-call", whole, (name,), attrs)
-    left, right = (
-        to.draft.add(to.like, "get-tuple-element", part, (found,), {"index": k})
-        for k, part in enumerate(whole.parts)
-    )
+    left, right = to.draft.leaves(to.like, found)
     return left, right
 
 
@@ -123,9 +112,7 @@ class _Reflections:
     @classmethod
     def of(cls, to: Arrays, name: str, factors: str) -> _Reflections:
         """Return those whose vectors stand below a matrix's diagonal, each without its 1."""
-        shape = to.shape(name)
-        numbers, last = replace(shape, dtype=S32), shape.rank - 1
-        row, column = (to.iota(numbers, dim) for dim in (last - 1, last))
+        row, column = to.row_and_column(to.shape(name))
         ends = to.apply(
             "select",
             to.compare(row, "EQ", column),
@@ -161,8 +148,7 @@ class _Reflections:
     def _unit(self, shape: Shape, rest: str, count: int) -> str:
         """Return a unit matrix, whose rows and columns from `count` on are those of `rest`."""
         to, last = self.to, shape.rank - 1
-        numbers = replace(shape, dtype=S32)
-        row, column = (to.iota(numbers, dim) for dim in (last - 1, last))
+        row, column = to.row_and_column(shape)
         same = to.compare(row, "EQ", column)
         one = to.filled(shape, 1)
         if not rest:

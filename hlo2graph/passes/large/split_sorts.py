@@ -41,7 +41,6 @@ from hlo2graph.passes.large.digits import (
     KeyDigits,
     digits_of,
     digits_of_keys,
-    leaves_of,
     sort_by_digits,
 )
 from hlo2graph.passes.large.sort_steps import chunks_of_sort, steps_of_sort
@@ -121,7 +120,7 @@ def _split(draft: Draft, instr: Instruction, steps: list[Runs], comparator: str)
     for runs in steps[:-1]:
         attrs = {**runs.attrs(), "to_apply": comparator}
         name = draft.add(instr, "custom-call", instr.shape, operands, attrs)
-        operands = leaves_of(draft, instr, name)
+        operands = draft.leaves(instr, name)
     last = {**instr.attrs, **steps[-1].attrs(), "to_apply": comparator}
     for name in ("dimensions", "is_stable"):
         last.pop(name, None)

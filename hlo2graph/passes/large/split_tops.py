@@ -62,10 +62,8 @@ def _split(draft: Draft, instr: Instruction, regions: _Regions) -> None:
     elif _parts_of(source, k) < 2:
         return
     else:
-        best, at = _by_parts(to, to.like.operands[0], None, k, largest=largest)
-        parts = _as_written(to, best, 0), _as_written(to, at, 1)
-    attrs = {n: a for n, a in instr.attrs.items() if n in ("metadata", "control-predecessors")}
-    draft.become(instr.name, replace(instr, opcode="tuple", operands=parts, attrs=attrs))
+        parts = _by_parts(to, to.like.operands[0], None, k, largest=largest)
+    to.end_with(parts)
 
 
 def _by_sort(to: Arrays, source: Shape, k: int, comparator: str) -> tuple[str, str]:
@@ -80,9 +78,8 @@ def _by_sort(to: Arrays, source: Shape, k: int, comparator: str) -> tuple[str, s
         (to.like.operands[0], to.iota(places, last)),
         {"dimensions": (last,), "is_stable": True, "to_apply": comparator},
     )
-    arrays = _taken(to, found, shape)
-    values, places_ = (to.cut(a, last, 0, k) for a in arrays)
-    return _as_written(to, values, 0), _as_written(to, places_, 1)
+    best, at = (to.cut(array, last, 0, k) for array in to.draft.leaves(to.like, found))
+    return best, at
 
 
 def _parts_of(source: Shape, k: int) -> int:
@@ -127,23 +124,8 @@ def _top(to: Arrays, name: str, stood: str | None, k: int, *, largest: bool) -> 
     else:
         how = top_places_attrs(k, largest=largest)
         found = to.draft.add(to.like, "custom-call", whole, (name, stood), how)
-    values, places = _taken(to, found, whole)
+    values, places = to.draft.leaves(to.like, found)
     return values, places
-
-
-def _taken(to: Arrays, whole: str, shape: TupleShape) -> list[str]:
-    return [
-        to.draft.add(to.like, "get-tuple-element", part, (whole,), {"index": number})
-        for number, part in enumerate(shape.parts)
-    ]
-
-
-def _as_written(to: Arrays, name: str, leaf: int) -> str:
-    """Return an array as the result has it, whose layout may be another."""
-    wanted = list(to.like.shape.leaves())[leaf]
-    if to.shape(name).minor_to_major == wanted.minor_to_major:
-        return name
-    return to.add("copy", wanted, (name,))
 
 
 class _Regions:

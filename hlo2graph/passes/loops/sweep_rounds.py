@@ -236,7 +236,7 @@ class _Writer:
         """Write kernels of so many rounds each; return the state behind them."""
         shape = self.like.shape
         assert isinstance(shape, TupleShape)
-        now = [self._part(state, k) for k in self.loop.arrays]
+        now: Sequence[str] = [self._part(state, k) for k in self.loop.arrays]
         still = [self._part(state, k) for k in self.loop.still]
         for rounds in each:
             now = self._fusion(self.fused[rounds], (*now, *still))
@@ -248,16 +248,11 @@ class _Writer:
         parts = [made.get(k) or self._part(counted, k) for k in range(len(shape.parts))]
         return self.draft.add(self.like, "tuple", shape, parts)
 
-    def _fusion(self, called: Computation, operands: Sequence[str]) -> list[str]:
+    def _fusion(self, called: Computation, operands: Sequence[str]) -> Sequence[str]:
         attrs: dict[str, Attribute] = {"kind": "kCustom", "calls": called.name}
         shape = called.result.shape
         name = self.draft.add(self.like, "fusion", shape, operands, attrs)
-        if isinstance(shape, Shape):
-            return [name]
-        return [
-            self.draft.add(self.like, "get-tuple-element", part, (name,), {"index": k})
-            for k, part in enumerate(shape.leaves())
-        ]
+        return self.draft.leaves(self.like, name)
 
     def _part(self, state: str, number: int) -> str:
         shape = self.like.shape

@@ -21,11 +21,7 @@ def take_apart(draft: Draft, name: str) -> None:
     readers = [u for u in draft.users_of(name) if u.opcode != "get-tuple-element"]
     if not readers and draft.root != name:
         return
-    parts = [
-        draft.add(whole, "get-tuple-element", part, (name,), {"index": k})
-        for k, part in enumerate(shape.parts)
-    ]
-    again = draft.add(whole, "tuple", shape, parts)
+    again = draft.add(whole, "tuple", shape, draft.leaves(whole, name))
     for reader in readers:
         operands = tuple(again if o == name else o for o in reader.operands)
         draft.become(reader.name, replace(reader, operands=operands))
