@@ -136,16 +136,13 @@ def past_ends(stencil: Stencil, part: Part) -> int:
 def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
     """Return what a kernel of a part's rounds takes."""
     busiest = -(-prod(part.counts) // BLOCKS)
-    sizes = (
-        prod(
-            held - (0 if part.is_whole(d) else done * stencil.reach[d])
-            for d, held in enumerate(part.held)
-        )
-        for done in range(1, part.rounds + 1)
-    )
+    sizes = [1] * part.rounds
+    for d, held in enumerate(part.held):
+        lost = 0 if part.is_whole(d) else stencil.reach[d]
+        sizes = [size * (held - done * lost) for done, size in enumerate(sizes, 1)]
     each = WORD_NS * (stencil.reads + states) + OPERATION_NS * stencil.work
     begun = KERNEL_NS + (busiest - 1) * BLOCK_NS + busiest * prod(part.held) * FILL_NS * states
-    return begun + sum(ROUND_NS + busiest * size * each for size in sizes)
+    return begun + sum([ROUND_NS + busiest * size * each for size in sizes])
 
 
 def nanoseconds_of_two(stencil: Stencil) -> float:
@@ -163,7 +160,13 @@ def _best(stencil: Stencil, bytes_each: int, states: int, rounds: int) -> Part |
 def _has_room(stencil: Stencil, part: Part, bytes_each: int) -> bool:
     if prod(part.held) * bytes_each > SHARED_BYTES:
         return False
-    return (prod(part.room) + 2 * past_ends(stencil, part)) * bytes_each <= SHARED_BYTES
+    room = part.room
+    if any(
+        size > n and not part.is_whole(d)
+        for d, (size, n) in enumerate(zip(room, part.dims, strict=True))
+    ):
+        return False
+    return (prod(room) + 2 * past_ends(stencil, part)) * bytes_each <= SHARED_BYTES
 
 
 def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
@@ -174,9 +177,7 @@ def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
             0 if side == n else rounds * r for side, n, r in zip(sides, dims, reach, strict=True)
         )
         held = tuple(side + margin for side, margin in zip(sides, margins, strict=True))
-        part = Part(rounds, dims, sides, held)
-        if all(part.is_whole(d) or size <= dims[d] for d, size in enumerate(part.room)):
-            yield part
+        yield Part(rounds, dims, sides, held)
 
 
 def _sides(size: int, reach: int, least: int) -> list[int]:
