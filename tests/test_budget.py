@@ -316,7 +316,7 @@ def test_what_cannot_be_swept_is_an_error(cli, tmp_path):
     assert out.count("alive at once") == 2
     code, _, err = cli("budget", several, "-o", tmp_path / "x.svg")
     assert code == 2
-    assert "FILE holds 2 modules; draw one" in err
+    assert f"{several} holds 2 modules; draw one" in err
     code, _, err = cli("budget", several, "-o", tmp_path / "x.png")
     assert code == 2
     assert "the curve is drawn as SVG" in err

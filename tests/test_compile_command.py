@@ -101,7 +101,7 @@ def test_commands_take_it_in_place_of_the_program(cli, tmp_path, path):
         (["plan", "--target", "sm_90"], "--target: .*model.h2g is planned already; compile its"),
         (["run", "--fuse", "none"], "--fuse: .*model.h2g is planned already"),
         (["fmt", "--check"], "is no HLO text"),
-        (["compile", "-o", "-"], "is no text"),
+        (["compile", "-o", "-"], "this does not go to stdout; name a file"),
         (["compile", "-o", "x.h2g", "--arch", "sm_90"], "is planned for the host, give --target"),
         (["compile", "-o", "x.h2g", "--arch", "90"], "'90' is no architecture"),
         (["compile"], "Missing option '-o'"),
@@ -145,7 +145,7 @@ def test_a_broken_file_is_an_error_of_usage(cli, path, small):
         (DIAMOND, ["--target", "sm_90", "--arch", "sm_999"], r"NVRTC .* sm_90, .*, not for sm_999"),
         (DIAMOND, ["--unroll-loops", "some"], "unroll_loops is auto, never or"),
         (DIAMOND, ["--capture", "some"], "capture is all"),
-        (f"{DIAMOND}\n// -----\n{DIAMOND}", [], "FILE holds 2 modules; compile one"),
+        (f"{DIAMOND}\n// -----\n{DIAMOND}", [], "model.hlo holds 2 modules; compile one"),
     ],
 )
 def test_what_could_not_run_is_not_compiled(text, flags, says, cli, tmp_path, path):

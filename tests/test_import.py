@@ -216,13 +216,18 @@ def test_usage(cli, args, said):
 
 def test_without_tensorflow_it_says_what_to_install(cli, tmp_path, monkeypatch):
     monkeypatch.setattr("hlo2graph.importers.saved_model.find_spec", lambda _: None)
-    code, _, err = cli("import", "--saved-model", tmp_path, "-o", tmp_path / "m.hlo")
+    given = ("import", "--saved-model", tmp_path, "-o", tmp_path / "m.hlo")
+    code, _, err = cli(*given)
     assert code == 2
+    assert "no SavedModel is here" in err
+    (tmp_path / "saved_model.pb").touch()
+    code, _, err = cli(*given)
+    assert code == 3
     assert "pip install 'hlo2graph[tf]'" in err
 
 
 def test_without_jax_it_says_what_to_install(cli, monkeypatch):
     monkeypatch.setattr("hlo2graph.importers.jax_function.find_spec", lambda _: None)
     code, _, err = cli("import", "--jax", "m:f")
-    assert code == 2
+    assert code == 3
     assert "pip install 'hlo2graph[jax]'" in err

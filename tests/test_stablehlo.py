@@ -238,7 +238,7 @@ def test_without_jaxlib_it_says_what_to_do(cli, tmp_path, monkeypatch):
     path = tmp_path / "model.mlir"
     path.write_text(STABLEHLO)
     code, _, err = cli("plan", path)
-    assert code == 2
+    assert code == 3
     assert "this is StableHLO, of which jaxlib makes HLO text" in err
     assert "pip install 'hlo2graph[jax]'" in err
     assert "lowered.as_text('hlo')" in err

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.files import emit_report, modules_in, only, read_file
 from hlo2graph.cli.options import file_argument, json_option
+from hlo2graph.cli.paths import Written
 from hlo2graph.cli.programs import text_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import FUSE, TARGETS, PlanOptions
@@ -23,7 +23,7 @@ PICTURES = frozenset({".png", ".pdf", ".jpg", ".html"})  # that a curve is not d
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(dir_okay=False),
+    type=Written(),
     help="Write there in place of stdout; a name that ends with .svg draws the curve.",
 )
 @click.option(
@@ -80,20 +80,20 @@ def command(
     from hlo2graph.inspect.budget.svg import budget_svg
     from hlo2graph.pipeline import sweep
 
-    if output is not None and Path(output).suffix in PICTURES:
+    if output is not None and Path(output).suffix.lower() in PICTURES:
         raise click.UsageError("the curve is drawn as SVG: name a file that ends with .svg")
+    drawn = output is not None and output.lower().endswith(".svg")
     reports: list[BudgetReport] = []
     target = target or (DEVICES[device].target if device else "auto")
     options: PlanOptions = {"target": target, "fuse": fuse}
-    for part in modules_in(read_file(file)):
+    whole = read_file(file)
+    for part in [only(whole, "draw")] if drawn else modules_in(whole):
         with progress("planning"):
             plans = sweep(text_of(part), filename=part.filename, **options)
             reports.append(report_budget(plans, device))
-    if json_file is not None:
-        documents = [budget_json(report) for report in reports]
-        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
-    drawn = output is not None and output.endswith(".svg")
-    if drawn and len(reports) > 1:
-        raise click.UsageError(f"FILE holds {len(reports)} modules; draw one")
-    if drawn or json_file != "-":
-        emit(budget_svg(reports[0]) if drawn else "\n".join(map(budget_text, reports)), output)
+    emit_report(
+        lambda: [budget_json(report) for report in reports],
+        lambda: budget_svg(reports[0]) if drawn else "\n".join(map(budget_text, reports)),
+        json_file,
+        output,
+    )

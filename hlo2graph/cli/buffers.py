@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.files import emit_report, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
 from hlo2graph.cli.programs import plan_of
 from hlo2graph.cli.progress import progress
@@ -44,8 +42,9 @@ def command(
         with progress("planning"):
             plan = plan_of(part, **planning)
             reports.append(report_buffers(plan))
-    if json_file is not None:
-        documents = [buffers_json(r) for r in reports]
-        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
-    if json_file != "-":
-        emit("\n".join(buffers_text(r, whole=whole) for r in reports), output)
+    emit_report(
+        lambda: [buffers_json(r) for r in reports],
+        lambda: "\n".join(buffers_text(r, whole=whole) for r in reports),
+        json_file,
+        output,
+    )

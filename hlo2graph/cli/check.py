@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.files import emit_report, modules_in, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
 from hlo2graph.cli.programs import plan_of
 from hlo2graph.cli.progress import progress
@@ -76,11 +75,12 @@ def command(
             reports.append(check_plan(plan, runs=runs, seed=seed, elided=elided))
         for caveat in reports[-1].caveats:
             voice().note(f"note: {caveat}")
-    if json_file is not None:
-        documents = [check_json(r) for r in reports]
-        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
-    if json_file != "-":
-        emit("\n".join(check_text(r) for r in reports), output)
+    emit_report(
+        lambda: [check_json(r) for r in reports],
+        lambda: "\n".join(check_text(r) for r in reports),
+        json_file,
+        output,
+    )
     if not all(r.ok for r in reports):
         for report in reports:
             _annotate(report, file)

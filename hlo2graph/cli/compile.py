@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from hlo2graph.cli.files import Input, modules_in, read_file
+from hlo2graph.cli.files import Input, only, read_file
 from hlo2graph.cli.options import file_argument, planning_options
+from hlo2graph.cli.paths import Written
 from hlo2graph.cli.programs import module_of, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.cli.run_options import (
@@ -44,7 +45,7 @@ def _arches(_: click.Context, __: click.Parameter, text: str | None) -> tuple[st
     "-o",
     "--output",
     metavar="FILE.h2g",
-    type=click.Path(dir_okay=False),
+    type=Written(stdout=False),
     required=True,
     help="Write there, whole or not at all.",
 )
@@ -91,10 +92,8 @@ def command(
     from hlo2graph.saved.choices import checked, options_of
     from hlo2graph.saved.writing import save
 
-    if output == "-":
-        raise click.UsageError("a .h2g file is no text; give --output a name")
     chosen = checked(replace(Choices(), **choices))
-    part = _only(modules_in(read_file(file)))
+    part = only(read_file(file), "compile")
     if part.saved is not None:
         chosen = replace(part.saved.choices, **given_choices(choices))
     with progress("planning"):
@@ -110,12 +109,6 @@ def command(
             **options_of(chosen),
         )
     click.echo(_summary(output, plan, wanted))
-
-
-def _only(parts: list[Input]) -> Input:
-    if len(parts) > 1:
-        raise click.UsageError(f"FILE holds {len(parts)} modules; compile one")
-    return parts[0]
 
 
 def _with_target(part: Input, planning: PlanOptions) -> PlanOptions:

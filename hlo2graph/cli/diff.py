@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from hlo2graph.cli.files import Input, emit, modules_in, read_file
+from hlo2graph.cli.files import Input, emit_report, only, read_file
 from hlo2graph.cli.options import json_option, output_option, planning_options
+from hlo2graph.cli.paths import Named
 from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.cli.voice import voice
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @click.command("diff")
-@click.argument("before", metavar="A", type=click.Path(dir_okay=False))
-@click.argument("after", metavar="B", type=click.Path(dir_okay=False))
+@click.argument("before", metavar="A", type=Named())
+@click.argument("after", metavar="B", type=Named())
 @output_option
 @planning_options
 @click.option("--all", "whole", is_flag=True, help="List every change, not only the first.")
@@ -59,30 +59,19 @@ def command(
 
     if before == after == "-":
         raise click.UsageError("only one of A and B can be stdin")
-    inputs = [_read(path) for path in (before, after)]
+    inputs = [only(read_file(path), "compare") for path in (before, after)]
     if planning and all(map(is_planned, inputs)):
         raise click.UsageError("A and B are planned already; no planning option applies to them")
     plans = [_plan(given, planning) for given in inputs]
     diff = diff_plans(*plans)
     if diff.settings:
         _advise(inputs, plans)
-    if json_file is not None:
-        emit(json.dumps(diff_json(diff), indent=2), json_file)
-    if json_file != "-":
-        emit(diff_text(diff, whole=whole), output)
+    emit_report(lambda: [diff_json(diff)], lambda: diff_text(diff, whole=whole), json_file, output)
     if exit_code and diff.differ:
         voice().annotate(
             f"{before} and {after} differ:\n{diff_text(diff, whole=whole)}", file=after
         )
         click.get_current_context().exit(1)
-
-
-def _read(path: str) -> Input:
-    """Return the only module of a file."""
-    parts = modules_in(read_file(path))
-    if len(parts) > 1:
-        raise click.UsageError(f"{path} holds {len(parts)} modules; compare one")
-    return parts[0]
 
 
 def _plan(given: Input, planning: PlanOptions) -> Plan:

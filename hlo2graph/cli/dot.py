@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo2graph.cli.dot_options import DotOptions, dot_options
-from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file, write_whole
+from hlo2graph.cli.files import Input, dump_to, emit, modules_in, only, read_file, write_whole
 from hlo2graph.cli.options import dump_option, file_argument, output_option, planning_options
-from hlo2graph.cli.programs import module_of, plan_of
+from hlo2graph.cli.programs import input_first, module_of, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import Observer, PlanOptions
 
@@ -54,10 +54,13 @@ def command(
       hlo2graph dot model.hlo --computation while.3/body
       hlo2graph dot model.hlo --stage graph --target sm_90 -o graph.svg
     """
-    parts = modules_in(read_file(file))
+    from hlo2graph.inspect.render import check_format
+
     suffix = Path(output).suffix.lower() if output and output != "-" else ""
-    if suffix not in DOT and len(parts) > 1:
-        raise click.UsageError(f"a {suffix} file holds one graph; FILE has several modules")
+    if suffix not in (*DOT, ".html"):
+        check_format(suffix.removeprefix("."))
+    whole = read_file(file)
+    parts = modules_in(whole) if suffix in DOT else [only(whole, f"a {suffix} file draws")]
     drawn: list[str | bytes] = []
     for number, part in enumerate(parts):
         observe = dump_to(dump, str(number) if len(parts) > 1 else "")
@@ -185,8 +188,10 @@ def _choices(module: Module | None, plan: Plan | None, planning: PlanOptions) ->
 
 def _by_driver(part: Input, planning: PlanOptions, options: DotOptions) -> str:
     """Return the driver's own drawing of the graph."""
-    from hlo2graph.pipeline import compile
+    from hlo2graph.pipeline import compile, cuda_target
 
+    with input_first(part, planning, elided="zeros"):
+        cuda_target()
     with progress("compiling"):
         executable = compile(
             part.saved.plan if part.saved else part.text,

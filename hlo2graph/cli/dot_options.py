@@ -8,6 +8,8 @@ from typing import Any, TypedDict, TypeVar, cast
 
 import click
 
+from hlo2graph.cli.paths import Named
+
 F = TypeVar("F", bound=Callable[..., Any])
 STAGES = ("hlo", "thunks", "graph")
 
@@ -87,7 +89,7 @@ _OPTIONS = (
     click.option(
         "--times",
         metavar="F.json",
-        type=click.Path(dir_okay=False),
+        type=Named(),
         help="Times of nodes, from `run --trace F.json` or `run --profile nodes --json F.json`."
         "  [default: an estimate]",
     ),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.files import emit_report, only, read_file
 from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
 from hlo2graph.cli.programs import module_of, plan_of
 from hlo2graph.cli.progress import progress
@@ -72,17 +71,12 @@ def command(
         raise click.UsageError("ask about two thunks, A and B, or give one of the options")
     if capture != "all" and question != QUESTIONS[2]:
         raise click.UsageError("--capture is for --why-not-graph")
-    parts = modules_in(read_file(file))
-    if len(parts) > 1:
-        raise click.UsageError(f"FILE holds {len(parts)} modules; ask about one")
+    part = only(read_file(file), "ask about")
     with progress("planning"):
-        module = module_of(parts[0])
-        plan = plan_of(parts[0], module, **planning)
+        module = module_of(part)
+        plan = plan_of(part, module, **planning)
     answer = _answer(plan, thunks, question, module, capture)
-    if json_file is not None:
-        emit(json.dumps(answer.json, indent=2), json_file)
-    if json_file != "-":
-        emit(str(answer), output)
+    emit_report(lambda: [answer.json], lambda: str(answer), json_file, output)
 
 
 def _answer(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,7 +43,8 @@ def read_file(path: str) -> Input:
 
     Bytes that are no UTF-8 are kept as lone surrogates, which the parser places and explains; a
     byte order mark in front of UTF-8 is left out.
-    Raises HloError where a file that is no text cannot be made HLO text, or a .h2g file not read.
+    Raises HloError where a file that is no text cannot be made HLO text, or a .h2g file not read;
+    BackendError where what makes the text is not installed.
     """
     from hlo2graph.saved.container import is_saved
 
@@ -75,6 +77,14 @@ def modules_in(whole: Input) -> list[Input]:
     return [replace(whole, text=part) for part in split(whole.text)]
 
 
+def only(whole: Input, doing: str) -> Input:
+    """Return the one module of a text; `doing` says in an error what takes no more."""
+    first, *more = modules_in(whole)
+    if more:
+        raise click.UsageError(f"{whole.filename} holds {1 + len(more)} modules; {doing} one")
+    return first
+
+
 def joined(texts: Iterable[str]) -> str:
     """Return several modules' texts as one, which `modules_in` splits again."""
     return f"\n{SEPARATOR}\n\n".join(texts)
@@ -92,6 +102,26 @@ def emit(text: str, path: str | None) -> None:
         click.echo(text.removesuffix("\n"))
     else:
         write_whole(path, text if text.endswith("\n") else text + "\n")
+
+
+def emit_report(
+    documents: Callable[[], list[Any]],
+    text: Callable[[], str],
+    json_file: str | None,
+    output: str | None,
+) -> None:
+    """Write a report as JSON, as text, or both, as --json and --output have it.
+
+    `documents` has one for each module. JSON on stdout is in place of text there.
+    """
+    to_stdout = json_file == "-" and output in (None, "-")
+    if json_file is not None and json_file == output and not to_stdout:
+        raise click.UsageError(f"--json and --output both name {output}")
+    if json_file is not None:
+        found = documents()
+        emit(json.dumps(found[0] if len(found) == 1 else found, indent=2), json_file)
+    if not to_stdout:
+        emit(text(), output)
 
 
 def dump_to(folder: str | None, part: str = "") -> Observer | None:

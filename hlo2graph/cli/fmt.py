@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import click
 
-import hlo2graph
-from hlo2graph.cli.files import Input, emit, joined, modules_in, read_file, write_whole
+from hlo2graph.cli.files import emit, joined, read_file, write_whole
 from hlo2graph.cli.options import output_option
-from hlo2graph.cli.programs import text_of
+from hlo2graph.cli.paths import Named
+from hlo2graph.cli.programs import canonical
 from hlo2graph.cli.voice import voice
-from hlo2graph.errors import HloError, InputError, Source, Span
+from hlo2graph.errors import BackendError, HloError, InputError, Source, Span
 
 
 @click.command("fmt")
-@click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(dir_okay=False)
-)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=Named())
 @output_option
 @click.option("--check", is_flag=True, help="Print nothing; exit with 1 if one is not canonical.")
 @click.option("--in-place", is_flag=True, help="Write anew each FILE that is not canonical.")
@@ -51,14 +49,7 @@ def command(files: tuple[str, ...], output: str | None, check: bool, in_place: b
     if check or in_place:
         code = max(_settle(file, in_place) for file in files)
         click.get_current_context().exit(code)
-    emit(joined(_canonical(read_file(file)) for file in files), output)
-
-
-def _canonical(given: Input) -> str:
-    from hlo2graph.hlo.printer import format_module
-
-    modules = (hlo2graph.parse(text_of(m), m.filename, verify=False) for m in modules_in(given))
-    return joined(format_module(module) for module in modules)
+    emit(joined(canonical(read_file(file)) for file in files), output)
 
 
 def _settle(file: str, in_place: bool) -> int:
@@ -66,17 +57,17 @@ def _settle(file: str, in_place: bool) -> int:
     try:
         given = read_file(file)
         if given.is_imported or given.saved:
-            raise InputError(f"{file} is no HLO text; print it with -o FILE.hlo")
-        text = _canonical(given)
+            raise InputError(f"{given.filename} is no HLO text; print it with -o FILE.hlo")
+        text = canonical(given)
         if given.text == text:
             return 0
         if in_place:
             write_whole(file, text)
             return 0
-    except (HloError, OSError) as error:
+    except (HloError, BackendError, OSError) as error:
         return voice().error(error)
     pairs = enumerate(zip(given.text, text, strict=False))
     differ = next((at for at, (a, b) in pairs if a != b), min(len(given.text), len(text)))
     span = Span(Source(given.filename, given.text), differ, differ)
-    voice().fault(f"{file} is not canonical; hlo2graph fmt --in-place makes it so", span)
+    voice().fault(f"{given.filename} is not canonical; hlo2graph fmt --in-place makes it so", span)
     return 1

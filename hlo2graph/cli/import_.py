@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-import hlo2graph
-from hlo2graph.cli.files import emit, read_bytes, read_file
+from hlo2graph.cli.files import Input, emit, read_bytes, read_file
 from hlo2graph.cli.options import output_option
-from hlo2graph.cli.programs import text_of
+from hlo2graph.cli.paths import Named
+from hlo2graph.cli.programs import canonical
 from hlo2graph.cli.voice import voice
-from hlo2graph.errors import HloError
 
 if TYPE_CHECKING:
     from hlo2graph.hlo import AnyShape
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("import")
-@click.argument("file", metavar="[FILE]", required=False, type=click.Path(dir_okay=False))
+@click.argument("file", metavar="[FILE]", required=False, type=Named())
 @click.option("--jax", "function", metavar="MODULE:FUNCTION", help="A function of JAX.")
 @click.option(
     "--saved-model",
@@ -74,46 +73,37 @@ def command(
     if function is not None:
         from hlo2graph.importers.jax_function import from_function
 
-        text = from_function(function, read or ())
+        found = Input(function, from_function(function, read or ()), is_imported=True)
     elif saved_model is not None:
-        text, arrays = _saved_model(saved_model, signature, read, output)
+        found, arrays = _saved_model(saved_model, signature, read, output)
     else:
         assert file is not None
-        text, arrays = _file(file, read)
+        found = _file(file, read)
+        arrays = {f"arg{k}": array for k, array in enumerate(found.arguments)}
+    text = canonical(found)
     if arrays:
         _save(output, arrays)
-    emit(_canonical(text), output)
+    emit(text, output)
 
 
-def _canonical(text: str) -> str:
-    """Return what `hlo2graph fmt` makes of a text; what it cannot read stays as XLA prints it."""
-    from hlo2graph.hlo.printer import format_module
-
-    try:
-        return format_module(hlo2graph.parse(text, verify=False))
-    except HloError:
-        return text
-
-
-def _file(file: str, shapes: tuple[AnyShape, ...] | None) -> tuple[str, Mapping[str, Array]]:
+def _file(file: str, shapes: tuple[AnyShape, ...] | None) -> Input:
     if shapes is None:
-        given = read_file(file)
-        return text_of(given), {f"arg{k}": array for k, array in enumerate(given.arguments)}
+        return read_file(file)
     from hlo2graph.importers.jax_function import from_exported
 
     data, name = read_bytes(file)
-    return from_exported(data, shapes, name), {}
+    return Input(name, from_exported(data, shapes, name), is_imported=True)
 
 
 def _saved_model(
     folder: Path, signature: str | None, shapes: tuple[AnyShape, ...] | None, output: str | None
-) -> tuple[str, Mapping[str, Array]]:
+) -> tuple[Input, Mapping[str, Array]]:
     if output in (None, "-"):
         raise click.UsageError("--saved-model needs -o FILE.hlo; the weights go to FILE.npz")
     from hlo2graph.importers.saved_model import from_saved_model
 
     found = from_saved_model(folder, signature, shapes)
-    return found.text, found.weights
+    return Input(str(folder), found.text, is_imported=True), found.weights
 
 
 def _save(output: str | None, arrays: Mapping[str, Array]) -> None:

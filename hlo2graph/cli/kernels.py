@@ -8,7 +8,7 @@ from functools import partial
 
 import click
 
-from hlo2graph.cli.files import Input, emit, joined, modules_in, read_file, write_whole
+from hlo2graph.cli.files import Input, emit, joined, modules_in, only, read_file, write_whole
 from hlo2graph.cli.options import file_argument, output_option, planning_options
 from hlo2graph.cli.programs import is_planned, plan_of
 from hlo2graph.cli.progress import progress
@@ -56,19 +56,17 @@ def command(
 
     if ptx and cubin:
         raise click.UsageError("give one of --ptx and --cubin")
-    if arch is not None:
-        if not (ptx or cubin):
-            raise click.UsageError("--arch is for --ptx or --cubin; CUDA C++ is for any GPU")
-        check_arch(arch)
-    parts = modules_in(read_file(file))
-    if cubin:
-        if output is None and sys.stdout.isatty():
-            raise click.UsageError("--cubin is no text; give --output FILE")
-        if len(parts) > 1:
-            raise click.UsageError("--cubin is for one module; FILE holds several")
-    arch = arch or "sm_90"
+    if arch is not None and not (ptx or cubin):
+        raise click.UsageError("--arch is for --ptx or --cubin; CUDA C++ is for any GPU")
+    if cubin and output is None and sys.stdout.isatty():
+        raise click.UsageError("--cubin is no text; give --output FILE")
+    whole = read_file(file)
+    parts = [only(whole, "--cubin is for")] if cubin else modules_in(whole)
     with progress("planning"):
         plans = [plan_of(p, **_with_target(p, planning)) for p in parts]
+    if arch is not None:
+        check_arch(arch)
+    arch = arch or "sm_90"
     if cubin:
         data = kernels_cubin(plans[0], arch)
         if output is None or output == "-":

@@ -1,7 +1,7 @@
 """The command group, and the one place where errors become messages and exit codes.
 
-0 ok; 1 the program is at fault; 2 usage, parse or verify error, or what is not supported; 3 the
-backend is not there, or fails.
+0 ok; 1 the program is at fault; 2 usage, parse or verify error, or what is not supported; 3 what it
+takes is not installed here, or fails.
 """
 
 from __future__ import annotations
@@ -78,9 +78,11 @@ def group() -> None:
     \b
     Exit codes:
       0  ok
-      1  the program is at fault: a mismatch, slower than asked
+      1  the program is at fault: a mismatch, slower than asked; of `doctor`,
+         what is installed does not work
       2  usage, parse or verify error, or what is not supported
-      3  the backend asked for is not there, or fails: its memory is full
+      3  what it takes is not here (a GPU, an extra), or fails: its memory is
+         full; a mistake in the input is 2, whatever is here
 
     \b
     Examples:

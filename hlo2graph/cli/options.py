@@ -9,24 +9,25 @@ from typing import Any, TypeVar, cast
 import click
 
 from hlo2graph.cli import units
+from hlo2graph.cli.paths import Made, Named, Written
 from hlo2graph.options import FUSE, SCHEDULES, TARGETS, PlanOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-file_argument = click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
+file_argument = click.argument("file", metavar="FILE", type=Named())
 
 output_option = click.option(
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(dir_okay=False),
+    type=Written(),
     help="Write there, whole or not at all, in place of stdout.",
 )
 json_option = click.option(
     "--json",
     "json_file",
     metavar="FILE|-",
-    type=click.Path(dir_okay=False),
+    type=Written(),
     is_flag=False,
     flag_value="-",
     help="Write JSON too; `-` prints it on stdout in place of the text.",
@@ -34,7 +35,8 @@ json_option = click.option(
 dump_option = click.option(
     "--dump",
     metavar="DIR",
-    type=click.Path(file_okay=False),
+    type=Made(),
+    is_eager=True,  # other files may be written there
     help="Write the text after every stage to DIR/NN_stage.txt.",
 )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import click
 
-from hlo2graph.cli.files import dump_to, emit, joined, modules_in, read_file
+from hlo2graph.cli.files import dump_to, emit_report, joined, modules_in, read_file
 from hlo2graph.cli.options import (
     dump_option,
     file_argument,
@@ -64,10 +64,14 @@ def command(
             if why and not (json_file or dump):
                 continue  # only fusion is asked about: assigning buffers would double the time
             plans.append(plan_of(part, observe=see, **planning))
-    if json_file is not None:
-        documents = [p.to_json() for p in plans]
-        for document, reason in zip(documents, reasons, strict=False):
+
+    def documents() -> list[dict[str, Any]]:
+        found = [p.to_json() for p in plans]
+        for document, reason in zip(found, reasons, strict=False):
             document["fusion"] = why_json(reason)
-        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
-    if json_file != "-":
-        emit(joined(map(why_text, reasons) if why else map(format_plan, plans)), output)
+        return found
+
+    def text() -> str:
+        return joined(map(why_text, reasons) if why else map(format_plan, plans))
+
+    emit_report(documents, text, json_file, output)

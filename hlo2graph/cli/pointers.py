@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from hlo2graph.cli.files import emit, modules_in, read_file
+from hlo2graph.cli.files import emit_report, modules_in, only, read_file
 from hlo2graph.cli.options import file_argument, json_option, planning_options
-from hlo2graph.cli.programs import is_planned, plan_of
+from hlo2graph.cli.paths import Written
+from hlo2graph.cli.programs import input_first, is_planned, plan_of
 from hlo2graph.cli.progress import progress
+from hlo2graph.cli.run_options import elided_option
 from hlo2graph.cli.voice import voice
 from hlo2graph.options import PlanOptions
 
@@ -35,12 +35,14 @@ from hlo2graph.options import PlanOptions
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the arguments."
 )
+@elided_option
 @planning_options
 @json_option
 @click.option(
     "-o",
     "--output",
-    metavar="F",
+    metavar="FILE",
+    type=Written(),
     help="Write there in place of stdout; a name that ends with .svg draws the table.",
 )
 def command(
@@ -48,6 +50,7 @@ def command(
     moves: int,
     sets: int,
     seed: int,
+    elided: str | None,
     planning: PlanOptions,
     json_file: str | None,
     output: str | None,
@@ -68,6 +71,7 @@ def command(
       hlo2graph pointers model.hlo --moves 1000 --sets 16 --json pointers.json
       hlo2graph pointers model.hlo -o pointers.svg
     """
+    from hlo2graph.backends.elided import fill_elided
     from hlo2graph.inspect.arrays import random_inputs
     from hlo2graph.inspect.pointers.lab import run_lab
     from hlo2graph.inspect.pointers.report import lab_json, lab_text
@@ -75,24 +79,24 @@ def command(
     from hlo2graph.pipeline import cuda_target
     from hlo2graph.program.one_device import caveats_of
 
-    target = cuda_target()
+    drawn = output is not None and output.lower().endswith(".svg")
+    whole = read_file(file)
     labs = []
-    for part in modules_in(read_file(file)):
+    for part in [only(whole, "draw")] if drawn else modules_in(whole):
         with progress(part.filename) as shown:
             shown.say("plan")
-            if not is_planned(part):
-                planning = {"target": target, **planning}
-            plan = plan_of(part, **planning)
+            with input_first(part, planning, elided):
+                target = cuda_target()
+            options: PlanOptions = planning if is_planned(part) else {"target": target, **planning}
+            plan = fill_elided(plan_of(part, **options), elided)
             for caveat in caveats_of(plan):
                 voice().note(f"note: {caveat}")
             shown.say("call")
             args = random_inputs(plan.inputs, seed)
             labs.append(run_lab(plan, args, moves=moves, sets=sets))
-    if json_file is not None:
-        documents = [lab_json(lab) for lab in labs]
-        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
-    drawn = output is not None and output.endswith(".svg")
-    if drawn and len(labs) > 1:
-        raise click.UsageError(f"FILE holds {len(labs)} modules; draw one")
-    if drawn or json_file != "-":
-        emit(lab_svg(labs[0]) if drawn else "\n\n".join(map(lab_text, labs)) + "\n", output)
+    emit_report(
+        lambda: [lab_json(lab) for lab in labs],
+        lambda: lab_svg(labs[0]) if drawn else "\n\n".join(map(lab_text, labs)) + "\n",
+        json_file,
+        output,
+    )

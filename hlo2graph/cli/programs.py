@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Unpack
 
 import hlo2graph
-from hlo2graph.cli.files import Input
-from hlo2graph.errors import InputError
+from hlo2graph.cli.files import Input, joined, modules_in
+from hlo2graph.errors import BackendError, HloError, InputError
 from hlo2graph.options import Observer, PlanOptions
 
 if TYPE_CHECKING:
@@ -63,6 +65,51 @@ def _refuse(part: Input, planning: PlanOptions) -> None:
     if planning:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in planning)
         raise InputError(f"{flags}: {part.filename} is planned already; compile its HLO anew")
+
+
+@contextmanager
+def input_first(
+    part: Input,
+    planning: PlanOptions,
+    elided: str | None = None,
+    look: Callable[[Plan], object] = lambda _: None,
+) -> Iterator[None]:
+    """Where the body finds that a GPU is missing, say before that what is wrong with the input.
+
+    So a mistake is the same mistake on every machine. `look` raises for what else is wrong.
+    """
+    try:
+        yield
+    except BackendError:
+        from hlo2graph.backends.cuda.support import check_support
+        from hlo2graph.backends.elided import fill_elided
+
+        options: PlanOptions = planning if is_planned(part) else {"target": "sm_90", **planning}
+        plan = fill_elided(plan_of(part, **options), elided)
+        check_support(plan)
+        look(plan)
+        raise
+
+
+def canonical(whole: Input) -> str:
+    """Return canonical HLO text, of several modules too.
+
+    Raises HloError for what is no HLO; text that was made of something else stays as it is, where
+    we cannot read it.
+    """
+    from hlo2graph.hlo.printer import format_module
+
+    texts = []
+    for part in modules_in(whole):
+        try:
+            module = hlo2graph.parse(text_of(part), part.filename, verify=False)
+        except HloError:
+            if not whole.is_imported:
+                raise
+            texts.append(part.text.lstrip("\n"))
+        else:
+            texts.append(format_module(module))
+    return joined(texts)
 
 
 def text_of(part: Input) -> str:

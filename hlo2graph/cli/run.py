@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from hlo2graph.cli.files import Input, dump_to, emit, modules_in, read_file
+from hlo2graph.cli.files import Input, dump_to, emit, modules_in, only, read_file
 from hlo2graph.cli.options import dump_option, file_argument, json_option, planning_options
-from hlo2graph.cli.programs import is_planned, module_of, plan_of
+from hlo2graph.cli.programs import input_first, is_planned, module_of, plan_of
 from hlo2graph.cli.progress import Progress, progress
 from hlo2graph.cli.run_options import RunOptions, given_choices, run_options
 from hlo2graph.cli.voice import voice
@@ -72,11 +73,11 @@ def command(
     from hlo2graph.inspect.report import report_text
     from hlo2graph.inspect.report_json import report_json
 
-    parts = modules_in(read_file(file))
+    whole = read_file(file)
     for flag in ("save_outputs", "trace"):
-        if len(parts) > 1 and options[flag]:
-            name = flag.replace("_", "-")
-            raise click.UsageError(f"--{name} is for one module; FILE holds several")
+        if options[flag]:
+            only(whole, f"--{flag.replace('_', '-')} is for")
+    parts = modules_in(whole)
     reports = []
     for number, part in enumerate(parts):
         folder = dump_to(dump, str(number) if len(parts) > 1 else "")
@@ -164,17 +165,23 @@ def _compiled(
     shown: Progress,
 ) -> tuple[Module | None, HostExecutable | CudaExecutable]:
     """Return the module, which a thunk sequence has none of, and what runs it."""
-    if part.saved is not None:
-        with _timed("load", stages, shown):
-            plan_of(part, observe=observe, **options["planning"])
-            return part.saved.module, _loaded(part.saved, options)
-    from hlo2graph.pipeline import compile, machine_for
+    from hlo2graph.backends.cuda.choices import Choices
+    from hlo2graph.saved.choices import checked
 
-    try:
-        machine = machine_for(options["backend"])
-    except BackendError as error:
-        raise BackendError(f"{error}; --backend host takes no GPU") from error
-    planning = options["planning"]
+    planning, elided = options["planning"], options["elided"]
+
+    def look(plan: Plan) -> None:
+        checked(replace(Choices(), **given_choices(options)))
+        _arguments(plan, options, part)
+
+    if part.saved is not None:
+        with _timed("load", stages, shown), input_first(part, planning, elided, look):
+            plan_of(part, observe=observe, **planning)
+            return part.saved.module, _loaded(part.saved, options)
+    with input_first(part, planning, elided, look):
+        machine = _machine(options["backend"])
+    from hlo2graph.pipeline import compile
+
     module = None
     if not is_planned(part):
         with _timed("parse", stages, shown):
@@ -187,13 +194,22 @@ def _compiled(
             made,
             "host" if machine == "host" else "cuda",
             options["matmul_precision"],
-            elided=options["elided"],
+            elided=elided,
             unroll_loops=options["unroll_loops"],
             pointers=options["pointers"],
             capture=options["capture"],
             temporaries=options["temporaries"],
         )
     return module, executable
+
+
+def _machine(backend: str) -> str:
+    from hlo2graph.pipeline import machine_for
+
+    try:
+        return machine_for(backend)
+    except BackendError as error:
+        raise BackendError(f"{error}; --backend host takes no GPU") from error
 
 
 def _loaded(saved: Saved, options: RunOptions) -> HostExecutable | CudaExecutable:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from hlo2graph.cli import units
+from hlo2graph.cli.paths import Named, Written
 from hlo2graph.options import (
     BACKENDS,
     MATMUL_PRECISIONS,
@@ -117,7 +118,7 @@ _OPTIONS = (
     click.option(
         "--inputs",
         metavar="FILE.npz",
-        type=click.Path(dir_okay=False),
+        type=Named(),
         help="Arrays by parameter name or argN (tuple leaves in order).",
     ),
     click.option(
@@ -130,7 +131,7 @@ _OPTIONS = (
     click.option(
         "--save-outputs",
         metavar="FILE.npz",
-        type=click.Path(dir_okay=False),
+        type=Written(stdout=False),
         help="Write the results as out0, out1, ...; bfloat16, float8 and int4, which .npz files "
         "cannot say, as unsigned integers of the same bytes.",
     ),
@@ -204,7 +205,7 @@ _OPTIONS = (
     click.option(
         "--trace",
         metavar="F.json",
-        type=click.Path(dir_okay=False),
+        type=Written(stdout=False),
         help="Write when each node ran, lane by lane, with arrows for edges and the bytes alive: a "
         "trace for ui.perfetto.dev.",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, TypedDict, cast
 import click
 
 import hlo2graph
-from hlo2graph.cli.files import Input, emit, read_file
+from hlo2graph.cli.files import Input, emit_report, read_file
 from hlo2graph.cli.options import F, json_option, output_option
+from hlo2graph.cli.paths import Named
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import TARGETS
 
@@ -43,7 +43,7 @@ _READING = (
     click.option(
         "--before",
         metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False),
+        type=Named(),
         help="The module before XLA's passes, where the dump lacks it: to set our kernels beside.",
     ),
     click.option(
@@ -54,7 +54,7 @@ _READING = (
     click.option(
         "--against",
         metavar="LOG",
-        type=click.Path(exists=True, dir_okay=False),
+        type=Named(),
         help="XLA's own print of its graphs: say how it differs, exit code 1 where it does.",
     ),
 )
@@ -74,9 +74,7 @@ def _reading_options(function: F) -> F:
 
 
 @click.command("xla")
-@click.argument(
-    "paths", metavar="DIR|FILE...", nargs=-1, required=True, type=click.Path(exists=True)
-)
+@click.argument("paths", metavar="DIR|FILE...", nargs=-1, required=True, type=Named())
 @output_option
 @_reading_options
 @click.option(
@@ -117,16 +115,21 @@ def command(
     from hlo2graph.frontend.xla_dump import find_dumps
     from hlo2graph.inspect.xla_graph.report import xla_json, xla_text
 
+    if "-" in paths:
+        raise click.UsageError("a dump is several files, and stdin is none of them; name them")
+    for path in paths:
+        Path(path).stat()  # raises where nothing is there
     dumps = _chosen(find_dumps(map(Path, paths)), module)
     if len(dumps) > 1 and (reading["before"] or reading["against"]):
         raise click.UsageError(f"{len(dumps)} modules here; say which with --module")
     reports = [_report(dump, reading) for dump in dumps]
-    if json_file is not None:
-        documents = [xla_json(report) for report in reports]
-        emit(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2), json_file)
-    if json_file != "-":
-        short = summary or len(reports) > 1
-        emit("\n".join(xla_text(report, summary=short) for report in reports), output)
+    short = summary or len(reports) > 1
+    emit_report(
+        lambda: [xla_json(report) for report in reports],
+        lambda: "\n".join(xla_text(report, summary=short) for report in reports),
+        json_file,
+        output,
+    )
     if any(report.differences for report in reports):
         click.get_current_context().exit(1)
 

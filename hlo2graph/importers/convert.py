@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from json import dumps
 from typing import TYPE_CHECKING
 
-from hlo2graph.errors import InputError, ParseError, Source, Span
+from hlo2graph.errors import BackendError, InputError, ParseError, Source, Span
 from hlo2graph.frontend.identify import is_mlir
 from hlo2graph.importers import worker
 from hlo2graph.importers.flat import BYTECODE, exported_module
@@ -50,7 +50,8 @@ def to_hlo(data: bytes, filename: str = "<bytes>") -> Imported | None:
     Also of a function that `jax.export` serialized. None: `data` is none of these, so perhaps text.
 
     Raises:
-        HloError: it is one of these, but broken; or jaxlib, which converts it, is not installed.
+        HloError: it is one of these, but broken.
+        BackendError: jaxlib, which converts it, is not installed.
     """
     if not _BINARY.search(data[:LOOKED_AT]):
         text = data.decode(errors="surrogateescape")
@@ -82,7 +83,8 @@ def hlo_of_proto(proto: bytes, filename: str) -> str:
     """Return the text of a serialized HloModuleProto.
 
     Raises:
-        HloError: it is broken; or jaxlib, which converts it, is not installed.
+        HloError: it is broken.
+        BackendError: jaxlib, which converts it, is not installed.
     """
     return _converted(PROTO, proto, filename)
 
@@ -101,7 +103,7 @@ def _mlir_text(text: str, filename: str) -> str:
 def _converted(kind: str, program: bytes, filename: str, text: str | None = None) -> str:
     """Return HLO text for a program; `text` is the program where an error can be placed in it."""
     if find_spec("jaxlib") is None:
-        raise InputError(
+        raise BackendError(
             f"{filename}: this is {kind}, of which jaxlib makes HLO text: pip install "
             "'hlo2graph[jax]'; or print HLO text in the first place: in JAX, "
             "lowered.as_text('hlo'); elsewhere, XLA_FLAGS=--xla_dump_to=DIR --xla_dump_hlo_as_text"

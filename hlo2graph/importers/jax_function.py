@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hlo2graph.errors import InputError
+from hlo2graph.errors import BackendError, InputError
 from hlo2graph.hlo import AnyShape, Shape
 from hlo2graph.importers.flat import exported_module
 from hlo2graph.importers.shapes import leaves_of
@@ -28,6 +28,7 @@ def from_function(target: str, shapes: Sequence[AnyShape]) -> str:
 
     Raises:
         InputError: there is no such function, or it cannot be traced for these.
+        BackendError: jax is not installed.
     """
     _need_jax()
     function = _found(target)
@@ -47,6 +48,7 @@ def from_exported(data: bytes, shapes: Sequence[AnyShape], filename: str) -> str
 
     Raises:
         InputError: it is none of these, or does not take such arguments.
+        BackendError: jax is not installed.
     """
     if exported_module(data) is None:
         raise InputError(f"{filename}: --shapes is for what jax.export serialized; this is not")
@@ -73,7 +75,7 @@ def from_exported(data: bytes, shapes: Sequence[AnyShape], filename: str) -> str
 
 def _need_jax() -> None:
     if find_spec("jax") is None:
-        raise InputError("this takes jax: pip install 'hlo2graph[jax]'")
+        raise BackendError("this takes jax: pip install 'hlo2graph[jax]'")
 
 
 def _hide_callers() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hlo2graph.errors import InputError
+from hlo2graph.errors import BackendError, InputError
 from hlo2graph.frontend.parse import parse
 from hlo2graph.hlo import AnyShape, Computation, Instruction, Module
 from hlo2graph.hlo.printer import format_module
@@ -48,10 +48,13 @@ def from_saved_model(
     None for the only signature, or serving_default; None for the shapes that the model says.
 
     Raises:
-        InputError: TensorFlow is not installed, refuses the model, or it does not fit the shapes.
+        InputError: TensorFlow refuses the model, or it does not fit the shapes.
+        BackendError: TensorFlow is not installed.
     """
+    if not any((folder / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
+        raise InputError(f"{folder}: no SavedModel is here: it has no saved_model.pb")
     if find_spec("tensorflow") is None:
-        raise InputError("--saved-model takes TensorFlow: pip install 'hlo2graph[tf]'")
+        raise BackendError("--saved-model takes TensorFlow: pip install 'hlo2graph[tf]'")
     given = None
     if shapes is not None:
         given = [(leaf.dims, leaf.dtype.numpy.name) for leaf in leaves_of(shapes)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.inspect.dot import dot_text
 from hlo2graph.inspect.graph_formats import json_text, mermaid_text
@@ -29,15 +31,20 @@ def written(picture: Picture, format: str, colour: str = "kind") -> str | bytes:
             return render(dot_text(picture, colour), format)
 
 
+def check_format(format: str, known: Sequence[str] = FORMATS) -> None:
+    """Raise InputError for what a graph is not written as."""
+    if format not in known:
+        others = ", ".join((*FORMATS, "html"))
+        raise InputError(f"a graph is written as {others}, by the file's suffix, not {format!r}")
+
+
 def render(dot_text: str, format: str) -> bytes:
     """Return the picture of a graph in Graphviz's language as an svg, png or pdf file.
 
     Raises InputError for another format, or for a graph that Graphviz would not finish;
     BackendError where Graphviz is missing or fails.
     """
-    if format not in DRAWN:
-        others = ", ".join((*FORMATS, "html"))
-        raise InputError(f"a graph is written as {others}, by the file's suffix, not {format!r}")
+    check_format(format, DRAWN)
     if dot_text.count("\n") > MOST_LINES:
         raise InputError(
             "Graphviz cannot draw so large a graph in reasonable time; draw a part (--fold, "

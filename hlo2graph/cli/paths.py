@@ -1,0 +1,84 @@
+"""Paths on the command line: of what is read, and of what is written, which needs a place."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class Named(click.Path):
+    """A path. What is wrong with what is there is said by who opens it, as one kind of error."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401, as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return the path."""
+        path = str(super().convert(value, param, ctx))
+        if not path:
+            self.fail("an empty text names no file", param, ctx)
+        return path
+
+
+class Written(Named):
+    """A file to write, for which there is a place: said at once, before any work is done.
+
+    `-` is stdout where the command writes text there.
+    """
+
+    def __init__(self, *, stdout: bool = True) -> None:
+        super().__init__()
+        self._stdout = stdout
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401, as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return the path. Raises OSError, as writing there would, where nothing can be written."""
+        path = super().convert(value, param, ctx)
+        if path != "-":
+            _need_place(path)
+        elif not self._stdout:
+            self.fail("this does not go to stdout; name a file", param, ctx)
+        return path
+
+
+class Made(click.Path):
+    """A folder, made where there is none."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False)
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401, as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return the path. Raises OSError where the folder cannot be made."""
+        path = str(super().convert(value, param, ctx))
+        if ctx is None or not ctx.resilient_parsing:  # as where a shell completes a command line
+            Path(path).mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def _need_place(path: str) -> None:
+    target = Path(os.path.realpath(path))
+    home = target.parent
+    if target.is_dir():
+        code = errno.EISDIR
+    elif not home.is_dir():
+        code = errno.ENOTDIR if home.exists() else errno.ENOENT
+    elif not os.access(target if target.exists() and not target.is_file() else home, os.W_OK):
+        code = errno.EACCES
+    else:
+        return
+    raise OSError(code, os.strerror(code), path)
