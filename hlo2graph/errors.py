@@ -100,10 +100,22 @@ class BackendError(Exception):
 
 
 def _visible(character: str) -> str:
-    """Return what stands for a character in a line that is shown: as wide as one."""
+    """Return what stands for a character in a line that is shown, of a width that is known."""
     if character == "\t":
         return " "
     return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+
+
+def _columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: of most of Asia's letters, two each."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(
+        0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in ("W", "F") else 1
+        for c in text
+    )
 
 
 def _show(kind: str, message: str, span: Span | None) -> str:
@@ -111,10 +123,9 @@ def _show(kind: str, message: str, span: Span | None) -> str:
         return f"{kind}: {message}"
     line, column = span.source.locate(span.start)
     text = "".join(map(_visible, span.source.line(line)))
-    width = max(1, min(span.end - span.start, len(text) - column + 1))
     cut = max(0, column - 1 - WIDEST_LINE // 2) if len(text) > WIDEST_LINE else 0
     shown = text[cut : cut + WIDEST_LINE]
-    marker = (
-        " " * (column - 1 - cut) + "^" + "~" * (min(width, WIDEST_LINE - (column - 1 - cut)) - 1)
-    )
+    start = column - 1 - cut
+    width = _columns(shown[start : start + span.end - span.start])
+    marker = " " * _columns(shown[:start]) + "^" + "~" * (width - 1)
     return f"{span}: {kind}: {message}\n  {shown}\n  {marker}"

@@ -95,6 +95,26 @@ def test_the_caret_stands_below_its_text_in_a_huge_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "columns"),
+    [
+        ("ab", 2),
+        ("\t\t", 2),  # shown as a space each
+        ("行列", 4),
+        ("Ａ한か゚", 6),
+        ("e\N{COMBINING ACUTE ACCENT}x\N{COMBINING ENCLOSING CIRCLE}", 2),
+        ("\N{GRINNING FACE}", 2),
+    ],
+)
+def test_the_caret_stands_below_what_is_wide_or_narrow(before: str, columns: int) -> None:
+    told = report(entry(f"  /*{before}*/ y = f32[4] negate(行e\N{COMBINING TILDE}b)"))
+    place, _, marker = told.splitlines()[:3]
+    code = "  /**/ y = f32[4] negate("
+    assert int(place.split(":")[2]) == len(code) + len(before) + 1  # characters, not columns
+    assert marker.index("^") == 2 + len(code) + columns
+    assert marker.strip() == "^~~~"
+
+
+@pytest.mark.parametrize(
     ("text", "what"),
     [
         ("", "<string>: the text is empty"),
