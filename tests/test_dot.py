@@ -21,7 +21,7 @@ from hlo2graph.program.thunks import Copy, Edge, Fill, Hazard, Kernel, Sequence,
 needs_dot = pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz's program dot is missing")
 GRAPH = """\
 digraph "test" {
-  graph [label="test\\n3 thunks, 2 edges (2 raw), width 2\\n\
+  graph [label="test\\n3 thunks, 2 edges (2 raw), width 2; in all 7 thunks, 3 edges\\n\
 critical path 2 (bold), arena 1.02 kB", \
 labelloc=t, compound=true, fontname="Helvetica", fontsize=11];
   node [shape=box, style=filled, fontname="Helvetica", fontsize=10];

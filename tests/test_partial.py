@@ -201,7 +201,7 @@ def test_explain_lists_graphs_and_lone_thunks(cli, tmp_path):
     code, out, _ = cli(*args, "--capture", "-conditional,min:1")
     assert code == 0
     assert out == (
-        "apart, 5 thunks: 4 graphs of 1, 1, 1 and 1 thunks; 1 thunk enqueued by itself\n"
+        "apart, in all 5 thunks: 4 graphs of 1, 1, 1 and 1 thunks; 1 thunk enqueued by itself\n"
         "  graph 0: a\n"
         "  conditional c: is a conditional\n"
         "    graph 1: w\n"
@@ -212,7 +212,7 @@ def test_explain_lists_graphs_and_lone_thunks(cli, tmp_path):
     found = json.loads(out)
     assert [graph["where"] for graph in found["graphs"]] == ["", "c/branch_0", "c/branch_1", ""]
     assert found["alone"][0]["why"] == "is a conditional"
-    assert cli(*args)[1] == "apart: all of 5 thunks in one graph\n"
+    assert cli(*args)[1] == "apart, in all 5 thunks: one graph\n"
 
 
 def test_explain_names_conditions_that_nobody_asks(cli):

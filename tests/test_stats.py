@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import networkx
 import pytest
+from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import counting_loop, plan_of, plans
@@ -47,6 +49,44 @@ def test_figures_of_a_plan():
     assert stats.by_hazard == {Hazard.RAW: 2}
     assert stats.arena_bytes == 1024
     assert stats.added == 0
+
+
+SAYS = "3 thunks, 2 edges; in all 7 thunks, 3 edges"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("check", "--runs", "0"), f"test   {SAYS}\n"),
+        (("compile", "-o", "TO"), f"test for host; {SAYS}\n"),
+        (
+            ("run", "--duration", "0"),
+            "3 thunks, 2 edges (2 raw), width 2, critical path 2; in all 7",
+        ),
+        (("dot",), "3 thunks, 2 edges (2 raw), width 2; in all 7 thunks, 3 edges"),
+        (("explain", "--why-not-graph"), "test, in all 7 thunks: one graph\n"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_every_command_counts_the_outermost_sequence_and_says_what_is_in_all(
+    cli, tmp_path, args, said
+):
+    path = tmp_path / "loop.thunks"
+    path.write_text(str(counting_loop()))
+    code, out, err = cli(args[0], path, *(tmp_path / "to" if a == "TO" else a for a in args[1:]))
+    assert (code, err) == (0, "")
+    assert said in out
+
+
+def test_diff_counts_both(cli, tmp_path):
+    path = tmp_path / "loop.thunks"
+    path.write_text(str(counting_loop()))
+    out = cli("diff", path, path)[1]
+    rows = dict(re.findall(r"^  (\S.*?)  +(\d+)  +\d+$", out, re.MULTILINE))
+    assert (rows["thunks"], rows["edges"]) == ("3", "2")
+    assert (rows["thunks in all"], rows["edges in all"], rows["false edges in all"]) == tuple("730")
+    out = cli("diff", ROOT / "samples" / "mlp.hlo", ROOT / "samples" / "mlp.hlo")[1]
+    assert "in all" not in out
 
 
 def test_edges_that_saving_memory_added():

@@ -151,10 +151,11 @@ def _checked(plan: Plan, arches: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _summary(output: str, plan: Plan, arches: tuple[str, ...]) -> str:
-    from hlo2graph.inspect.figures import bytes_text, plural
+    from hlo2graph.inspect.figures import bytes_text, in_all, plural
     from hlo2graph.program.stats import plan_stats
 
-    thunks = plural(plan_stats(plan).nodes, "thunk")
+    stats = plan_stats(plan)
+    counts = f"{plural(stats.nodes, 'thunk')}, {plural(stats.edges, 'edge')}{in_all(stats)}"
     size = bytes_text(Path(output).stat().st_size)
     code = f", kernels for {', '.join(arches)}" if arches else ""
-    return f"{output}   {size}: {plan.name}, {thunks} for {plan.target}{code}"
+    return f"{output}   {size}: {plan.name} for {plan.target}{code}; {counts}"

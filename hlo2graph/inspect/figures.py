@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo2graph.program.stats import PlanStats
+
 
 def bytes_text(count: int) -> str:
     """Return `512 B`, `4.20 MB`, ... (powers of 1000)."""
@@ -22,6 +24,17 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun}{'es' if noun.endswith(('s', 'x', 'ch')) else 's'}"
+
+
+def in_all(stats: PlanStats) -> str:
+    """Return what stands behind a plan's counts: how many there are with loops and branches open.
+
+    Nothing where there is no loop or branch.
+    """
+    if stats.nodes_in_all == stats.nodes:
+        return ""
+    counts = plural(stats.nodes_in_all, "thunk"), plural(stats.edges_in_all, "edge")
+    return f"; in all {', '.join(counts)}"
 
 
 def columns(rows: Sequence[Sequence[str]], left: int) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from hlo2graph.inspect.figures import bytes_text, columns, plural, time_text
+from hlo2graph.inspect.figures import bytes_text, columns, in_all, plural, time_text
 from hlo2graph.inspect.held import memory_text
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.summary import Summary
@@ -177,7 +177,7 @@ def _plan(report: RunReport) -> list[str]:
     return [
         f"{plural(stats.nodes, 'thunk')}, {plural(stats.edges, 'edge')}"
         f"{f' ({listed})' if listed else ''}, width {stats.width}, "
-        f"critical path {stats.critical_path}",
+        f"critical path {stats.critical_path}{in_all(stats)}",
         f"arena {bytes_text(stats.arena_bytes)}, lower bound "
         f"{bytes_text(stats.lower_bound_bytes)}, sum of buffers {bytes_text(stats.sum_bytes)}",
     ]

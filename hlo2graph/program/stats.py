@@ -1,7 +1,7 @@
 """A plan in numbers: how wide and how deep its graph is, how many bytes it needs.
 
 Counts are of the outermost sequence: a loop or conditional is one thunk, what is inside is not
-counted.
+counted. `in all` it is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hlo2graph.program.live_bytes import peak_bytes, written_bytes
 from hlo2graph.program.plan import Allocation, AllocationKind, ArenaSize, Plan
 from hlo2graph.program.thunks import Hazard, Sequence, Slice
+from hlo2graph.program.uses import placed
 
 ADDED = (Hazard.REUSE, Hazard.INPLACE)
 
@@ -23,6 +24,7 @@ class PlanStats:
 
     width: most thunks at one level; a thunk's level is how many thunks the longest path to it has.
     critical_path: thunks on the longest path.
+    nodes_in_all, edges_in_all: those of loops and branches too.
     arena_bytes, lower_bound_bytes, sum_bytes: see ArenaSize.
     """
 
@@ -34,6 +36,8 @@ class PlanStats:
     arena_bytes: int
     lower_bound_bytes: int
     sum_bytes: int
+    nodes_in_all: int
+    edges_in_all: int
 
     @property
     def added(self) -> int:
@@ -46,6 +50,7 @@ def plan_stats(plan: Plan) -> PlanStats:
     sequence = plan.body
     found = levels(sequence)
     counts = Counter(edge.hazard for edge in sequence.edges)
+    every = [held for _, held in placed(sequence)]
     return PlanStats(
         nodes=len(sequence.thunks),
         edges=len(sequence.edges),
@@ -55,6 +60,8 @@ def plan_stats(plan: Plan) -> PlanStats:
         arena_bytes=plan.arena.size,
         lower_bound_bytes=plan.arena.lower_bound,
         sum_bytes=plan.arena.sum,
+        nodes_in_all=sum(len(held.thunks) for held in every),
+        edges_in_all=sum(len(held.edges) for held in every),
     )
 
 

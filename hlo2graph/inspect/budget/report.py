@@ -26,6 +26,7 @@ from hlo2graph.program.buffers.sweep import DEFAULT, SERIAL
 from hlo2graph.program.device_figures import DEVICES, NODE_SECONDS
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import plan_stats
+from hlo2graph.program.uses import nested
 
 SCHEMA = {"name": "hlo2graph.budget", "version": 1}
 LIKE = {SERIAL: "XLA's LHS", DEFAULT: "XLA's CONCURRENT"}
@@ -60,6 +61,7 @@ class BudgetReport:
     device: str
     lower_bound: int
     points: tuple[BudgetPoint, ...]
+    is_nested: bool  # there are loops or conditionals
 
 
 def report_budget(plans: Iterable[tuple[str, Plan]], device: str | None) -> BudgetReport:
@@ -74,7 +76,8 @@ def report_budget(plans: Iterable[tuple[str, Plan]], device: str | None) -> Budg
     assert device is not None  # there are plans
     ordered = tuple(sorted(points, key=lambda point: point.arena))
     bound = plan.arena.lower_bound
-    return BudgetReport(plan.name, plan.target, plan.fuse, device, bound, ordered)
+    is_nested = any(nested(thunk) for thunk in plan.body.thunks)
+    return BudgetReport(plan.name, plan.target, plan.fuse, device, bound, ordered, is_nested)
 
 
 def _measure(name: str, plan: Plan, device: str) -> BudgetPoint:
@@ -105,10 +108,12 @@ def budget_text(report: BudgetReport) -> str:
         f"{time_text(NODE_SECONDS)} a node"
     )
     title = f"{report.module}   target {report.target}, fuse {report.fuse}"
+    outermost = "  edges, width and path: a loop or conditional is one thunk"
     lines = [
         f"{title}, time estimated for {report.device}: {speeds}",
         f"  alive at once in program order: {bytes_text(report.lower_bound)}",
         *(f"  {line}" for line in _table(rows)),
+        *[outermost] * report.is_nested,
     ]
     return "\n".join(lines) + "\n"
 

@@ -5,7 +5,7 @@ Schema `hlo2graph.check`, version 1:
     schema    {"name": "hlo2graph.check", "version": 1}
     module    string
     ok        true where nothing was found and every run gave the same bits
-    sequences, thunks, edges: how many were looked at
+    sequences, thunks, edges: how many were looked at, in all
     findings  [{"kind", "in": the loop or branch, '' for the body, "text"}]
     runs      [{"how", "runs", "equal"}]
     skipped   why it was not run, or null
@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hlo2graph.inspect.check import Finding, Kind, Proof
-from hlo2graph.inspect.figures import plural
+from hlo2graph.inspect.figures import in_all, plural
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.program.one_device import caveats_of
 from hlo2graph.program.plan import Plan
+from hlo2graph.program.stats import plan_stats
 
 SCHEMA = {"name": "hlo2graph.check", "version": 1}
 PROPERTIES = (
@@ -79,10 +80,9 @@ def check_json(report: CheckReport) -> dict[str, Any]:
 
 def _lines(report: CheckReport) -> Iterator[str]:
     proof = report.proof
-    size = f"{plural(proof.thunks, 'thunk')}, {plural(proof.edges, 'edge')}"
-    if proof.sequences > 1:
-        size += f" in {plural(proof.sequences, 'sequence')}"
-    yield f"{report.plan.name}   {size}"
+    stats = plan_stats(report.plan)
+    size = f"{plural(stats.nodes, 'thunk')}, {plural(stats.edges, 'edge')}"
+    yield f"{report.plan.name}   {size}{in_all(stats)}"
     for name, kinds, claim in PROPERTIES:
         found = [f for f in proof.findings if f.kind in kinds]
         held = f"NO: {plural(len(found), 'fault')}" if found else claim

@@ -18,6 +18,7 @@ from hlo2graph.program.text.plan import kind_of
 from hlo2graph.program.thunks import Hazard, Sequence, Slice, Thunk
 from hlo2graph.program.uses import nested, placed
 
+OUTERMOST = ("thunks", "edges")  # that are counted in all too
 FIGURES = (
     *("thunks", "edges", "false edges", "width", "critical path"),
     *("arena", "lower bound", "sum of buffers"),
@@ -71,13 +72,17 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """Two plans side by side; figures are (before, after) by name."""
+    """Two plans side by side; figures are (before, after) by name.
+
+    Thunks and edges are counted in all there; `outermost` has those of the outermost sequences.
+    """
 
     before: str
     after: str
     figures: dict[str, tuple[int, int]]
     thunks: tuple[ThunkChange, ...]
     edges: tuple[EdgeChange, ...]
+    outermost: dict[str, tuple[int, int]]
     settings: tuple[Settings, Settings] | None = None  # what both are for, where that differs
 
     @property
@@ -104,17 +109,17 @@ def diff_plans(before: Plan, after: Plan) -> PlanDiff:
         figures,
         tuple(thunks),
         tuple(edges),
+        dict(zip(OUTERMOST, zip(_outermost(before), _outermost(after), strict=True), strict=True)),
         None if old_for == new_for else (old_for, new_for),
     )
 
 
 def _figures(plan: Plan) -> tuple[int, ...]:
     stats = plan_stats(plan)
-    every = [sequence for _, sequence in placed(plan.body)]
-    edges = [edge for sequence in every for edge in sequence.edges]
+    edges = (edge for _, sequence in placed(plan.body) for edge in sequence.edges)
     return (
-        sum(len(sequence.thunks) for sequence in every),
-        len(edges),
+        stats.nodes_in_all,
+        stats.edges_in_all,
         sum(edge.hazard in ARTEFACTS for edge in edges),
         stats.width,
         stats.critical_path,
@@ -122,6 +127,10 @@ def _figures(plan: Plan) -> tuple[int, ...]:
         stats.lower_bound_bytes,
         stats.sum_bytes,
     )
+
+
+def _outermost(plan: Plan) -> tuple[int, ...]:
+    return len(plan.body.thunks), len(plan.body.edges)
 
 
 _Likes = tuple[Likenesses, Likenesses]

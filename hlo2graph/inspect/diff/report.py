@@ -8,7 +8,7 @@ Neither has times, paths of files or slices, so that both do for golden files. S
     settings null, or where the plans are for different machines or fused differently {"before":
              {"target", "fuse"}, "after": likewise}
     differ   bool: something is different but names and places in memory
-    figures  {NAME: {"before", "after"}}: thunks and edges count nested sequences too
+    figures  {NAME: {"before", "after"}}: thunks and edges are counted in all
     thunks   [{"change": "added" | "removed" | "changed" | "moved" | "renamed", "in", "kind",
                "name", "before": the name before, or null, "inside": what changed in it, in words}]
     edges    [{"change": "gained" | "lost" | "reason", "in", "src", "dst", "hazard",
@@ -48,10 +48,20 @@ def diff_text(diff: PlanDiff, *, whole: bool = False) -> str:
 
 def _figures(diff: PlanDiff) -> list[str]:
     rows: list[tuple[str, ...]] = [("", "before", "after", "")]
-    for name, (old, new) in diff.figures.items():
+    for name, (old, new) in _named(diff):
         said = [bytes_text(n) if name in BYTES else f"{n:,}" for n in (old, new)]
         rows.append((name, *said, _change(name, old, new)))
     return columns(rows, 1)
+
+
+def _named(diff: PlanDiff) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the figures: what is counted in all says so where a plan has loops or branches."""
+    is_nested = diff.outermost["thunks"] != diff.figures["thunks"]
+    if is_nested:
+        yield from diff.outermost.items()
+    counted = (*diff.outermost, "false edges")
+    for name, pair in diff.figures.items():
+        yield f"{name} in all" if is_nested and name in counted else name, pair
 
 
 def _change(name: str, old: int, new: int) -> str:

@@ -28,9 +28,9 @@ def explain_left_out(plan: Plan, capture: str = "all") -> Answer:
     if refused:
         head = f"{plan.name} cannot run on cuda, so nothing of it is in a graph:"
     elif captured.alone:
-        head = f"{plan.name}, {plural(total, 'thunk')}: {captured.head}"
+        head = f"{plan.name}, in all {plural(total, 'thunk')}: {captured.head}"
     else:
-        head = f"{plan.name}: all of {plural(total, 'thunk')} in one graph"
+        head = f"{plan.name}, in all {plural(total, 'thunk')}: one graph"
     lines = [head, *(f"  {line}" for line in refused)]
     if captured.alone and not refused:
         lines += [f"  {line}" for line in captured.lines()]

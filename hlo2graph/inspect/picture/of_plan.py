@@ -13,7 +13,7 @@ from hlo2graph.errors import InputError
 from hlo2graph.inspect.dot_find import find_sequence
 from hlo2graph.inspect.dot_labels import Labels, counted, shortened
 from hlo2graph.inspect.explain.find import Instructions
-from hlo2graph.inspect.figures import bytes_text
+from hlo2graph.inspect.figures import bytes_text, in_all
 from hlo2graph.inspect.picture.keys import Keys
 from hlo2graph.inspect.picture.model import OUTERMOST, Arrow, Group, Node, Picture
 from hlo2graph.program.plan import Plan
@@ -79,7 +79,7 @@ def _caption(plan: Plan, title: str) -> tuple[str, ...]:
     )
     return (
         shortened(title),
-        f"{counts}, width {stats.width}",
+        f"{counts}, width {stats.width}{in_all(stats)}",
         f"critical path {stats.critical_path} (bold), arena {bytes_text(stats.arena_bytes)}",
     )
 

@@ -121,6 +121,11 @@ def _differences(
     return tuple(found)
 
 
+COUNTED = (
+    "thunks and edges are counted in all; width and path have a loop or conditional for one thunk"
+)
+
+
 def xla_text(report: XlaReport, *, summary: bool = False) -> str:
     """Return the table, what was found, and every graph unless `summary`."""
     lines = [
@@ -147,6 +152,8 @@ def table(sides: tuple[Side, ...]) -> list[str]:
 
 
 def _found(report: XlaReport) -> Iterator[str]:
+    if any(side.is_nested for side in report.sides):
+        yield f"  note: {COUNTED}"
     yield from (f"  note: {note}" for note in report.notes)
     for pair in report.unordered:
         place = f"in {pair.where}: " if pair.where else ""

@@ -1,7 +1,7 @@
 """XLA's graphs and our plans of the same program in numbers, to stand side by side.
 
-Edges and thunks are counted in all sequences, nested ones too; width and path are the entry's,
-where a loop is one thunk. Graphs that XLA launches one after the other add up to its path.
+Edges and thunks are counted in all, those of loops and branches too; width and path are the
+entry's, where a loop is one thunk. Graphs that XLA launches one after the other add up to its path.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Side:
 
     graphs: CUDA graphs that are launched or nested, None for ours, which is always one.
     temp_bytes: what its temporaries take.
+    is_nested: some of its thunks are those of loops or branches.
     """
 
     label: str
@@ -36,6 +37,7 @@ class Side:
     width: int
     path: int
     temp_bytes: int
+    is_nested: bool = False
 
     @property
     def false(self) -> int:
@@ -69,6 +71,7 @@ def xla_side(
         width,
         path,
         buffers.temp_bytes,
+        any(thunk.kind.holds_sequences for thunk in entry),
     )
 
 
@@ -78,13 +81,14 @@ def plan_side(label: str, plan: Plan) -> Side:
     edges = list(_edges(plan.body))
     return Side(
         label,
-        _thunks(plan.body),
+        stats.nodes_in_all,
         1,
         len(edges),
         Counter(edge.hazard for edge in edges),
         stats.width,
         stats.critical_path,
         stats.arena_bytes,
+        stats.nodes_in_all > stats.nodes,
     )
 
 
@@ -108,8 +112,3 @@ def _edges(sequence: Thunks[Slice]) -> Iterator[Edge]:
     for thunk in sequence.thunks:
         for _, inner in nested(thunk):
             yield from _edges(inner)
-
-
-def _thunks(sequence: Thunks[Slice]) -> int:
-    inner = (_thunks(held) for thunk in sequence.thunks for _, held in nested(thunk))
-    return len(sequence.thunks) + sum(inner)
