@@ -167,7 +167,11 @@ def test_the_critical_path_is_as_long_as_the_plan_says():
 
 def test_what_no_graph_holds():
     text = "HloModule t\nENTRY main { ROOT t = token[] after-all() }\n"
-    assert explain_left_out(plan_of(text, target="sm_90")).lines[0].startswith("t, in all 0 thunks: one graph")
+    assert (
+        explain_left_out(plan_of(text, target="sm_90"))
+        .lines[0]
+        .startswith("t, in all 0 thunks: one graph")
+    )
     text = (
         "HloModule i\nENTRY e { t = token[] after-all()  ROOT i = ((f32[4]), token[]) infeed(t) }"
     )
