@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import hlo2graph as h2g
@@ -86,3 +88,12 @@ def test_the_machine_code_is_that_with_all_headers(given, monkeypatch):
 def ptx(source, more=""):
     text = compile_ptx(unit_text([source.text + more]), "sm_90")
     return EMPTY_GLOBAL.sub("", COMMENT.sub("", text)).split()
+
+
+def test_a_part_beside_others_has_its_headers():
+    pytest.importorskip("cuda.bindings.nvrtc")
+    given = jax.ShapeDtypeStruct((96, 96), jnp.float32)
+    text = jax.jit(jax.lax.linalg.lu).lower(given).as_text("hlo")
+    kernels = kernels_of(h2g.plan(text, target="sm_90")).values()
+    (beside,) = [k for k in kernels if "hlo::factor_panel" in k.text and "part_block" in k.text]
+    assert ".entry" in ptx(beside)

@@ -25,4 +25,7 @@
 #include "top.cuh"
 #include "fft.cuh"
 #include "factor.cuh"
+#include "linear_algebra.cuh"
+#include "spectra.cuh"
+#include "panels.cuh"
 #include "branch.cuh"

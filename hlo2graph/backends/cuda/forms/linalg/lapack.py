@@ -1,7 +1,7 @@
 """The form of linear algebra calls: a block takes a matrix, and works where the results lie.
 
-The routines are in include/linear_algebra.cuh and spectra.cuh. Each result that starts as an
-operand is filled with it first.
+The routines are in include/linear_algebra.cuh, spectra.cuh and panels.cuh. Each result that starts
+as an operand is filled with it first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lapack_kernel(form: Form) -> KernelSource:
     source = form.source(writer.emit, blocks, writer.threads, resident=writer.resident)
     if factors_block(form.instr):
         return replace(source, shared_bytes=writer.square().bytes)
-    return replace(source, text=f'#include "{writer.header}"\n{source.text}')
+    return source
 
 
 def _potrf(w: Writer) -> None:
@@ -125,7 +125,7 @@ def _panel(w: Writer, *, base: int, order: bool) -> Expr:
 
 def _in_registers(w: Writer) -> str:
     """Let a block keep the first operand in registers; return the function that loads it."""
-    w.threads, w.header, w.resident = panel_threads(w.rows), "panels.cuh", 1
+    w.threads, w.resident = panel_threads(w.rows), 1
     return w.reader("load", 0, "row", "column")
 
 

@@ -27,7 +27,7 @@ class Writer:
         self.type = compute_type(self.shape.dtype)
         longest = max(n for leaf in form.results for n in (1, *leaf.dims[self.batch_rank :]))
         self.threads = min(max(FEWEST_THREADS, 2 << (longest - 1).bit_length()), MOST_THREADS)
-        self.header, self.resident = "spectra.cuh", 0
+        self.resident = 0
 
     @property
     def rows(self) -> int:
