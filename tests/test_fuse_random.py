@@ -15,7 +15,13 @@ from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.region import region_of
 from hlo2graph.passes.fusion.body import Body
-from hlo2graph.passes.fusion.cost import MOST_AGAIN, MOST_ARRAYS, MOST_INSTRUCTIONS, MOST_WRITTEN
+from hlo2graph.passes.fusion.cost import (
+    MOST_AGAIN,
+    MOST_ARRAYS,
+    MOST_INSTRUCTIONS,
+    MOST_REPEATED,
+    MOST_WRITTEN,
+)
 from hlo2graph.passes.fusion.fuse import fuse
 from hlo2graph.passes.fusion.group import Group, Judge
 from hlo2graph.passes.fusion.grow import Growth
@@ -114,6 +120,7 @@ def test_every_kernel_keeps_the_rules(text):
         cost = group.cost
         assert cost.instructions <= MOST_INSTRUCTIONS
         assert cost.written <= MOST_WRITTEN
+        assert cost.written <= cost.repeated <= MOST_REPEATED
         assert cost.arrays <= MOST_ARRAYS
         assert cost.again <= MOST_AGAIN
         outline = merging.body.outline(group.members, group.results, "k").computation

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.passes.fusion.cost import MOST_REPEATED
 from hlo2graph.passes.fusion.fuse import fuse
 from hlo2graph.passes.order import PASSES
+from hlo2graph.pipeline import plan as plan_of
 from hlo2graph.pipeline import why
 from tests.conftest import SAMPLES
 
@@ -252,3 +255,23 @@ def test_a_view_that_others_have_too_says_so():
         ("a", "read here only"),
         ("b", "is the result"),
     ]
+
+
+def test_what_each_reader_repeats_in_turn_is_no_kernel():
+    """Each value is read at one index by two that are moved each its own way."""
+    steps = ["a = f32[64] parameter(0)", "z = f32[] constant(0)", "v0 = f32[64] sine(a)"]
+    for k in range(20):
+        steps += [
+            f"l{k} = f32[64] negate(v{k})",
+            f"m{k} = f32[64] abs(v{k})",
+            f"x{k} = f32[64] pad(l{k}, z), padding=-1_1",
+            f"y{k} = f32[64] pad(m{k}, z), padding=1_-1",
+            f"v{k + 1} = f32[64] add(x{k}, y{k})",
+        ]
+    text = module("\n".join(steps).replace("v20 =", "ROOT v20 ="))
+    plan = plan_of(text, target="sm_90")
+    assert 1 < len(plan.body.thunks) < 10
+    assert all(len(source.text.splitlines()) < 20_000 for source in kernels_of(plan).values())
+    (made,) = why(text, target="sm_90").decisions
+    limit = f"the kernel would repeat instructions more than {MOST_REPEATED} times"
+    assert limit in [pair.why for pair in made.apart]

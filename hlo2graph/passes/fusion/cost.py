@@ -20,7 +20,8 @@ smaller. The figures are those of passes/figures.py.
   elements with all repetitions.
 - A kernel has at most MOST_INSTRUCTIONS, which written out are at most MOST_WRITTEN (what is needed
   at two indices is written twice), and MOST_ARRAYS parameters and results: eight bytes each of the
-  4 KB that a kernel's arguments may take.
+  4 KB that a kernel's arguments may take. That counts readers at their own indices once, which are
+  several where these are needed at several in turn; with all of them it is at most MOST_REPEATED.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ MOST_AGAIN = 4096
 MOST_FED = 1 << 14
 MOST_INSTRUCTIONS = 256
 MOST_WRITTEN = 1024
+MOST_REPEATED = 1 << 12
 TOO_LONG = f"the kernel would have more than {MOST_INSTRUCTIONS} instructions"
 MOST_ARRAYS = 128
 
@@ -58,6 +60,7 @@ class Cost:
     again: elements of dear instructions that are computed more than once.
     instructions, arrays: how many the kernel has; arrays are parameters and results.
     written: instructions, those needed at several indices once for each.
+    repeated: the same, with all indices of what reads them.
     in_place: the results that are updates of a parameter in its own bytes.
     folds: whether threads fold together.
     copied: the bytes of each state of a loop that takes a copy, as the kernel reads it elsewhere.
@@ -69,6 +72,7 @@ class Cost:
     instructions: int
     arrays: int
     written: int
+    repeated: int
     in_place: frozenset[str]
     folds: bool = False
     copied: tuple[int, ...] = ()
@@ -96,4 +100,6 @@ def too_large(cost: Cost) -> str | None:
         return f"the kernel would have more than {MOST_ARRAYS} arrays"
     if cost.written > MOST_WRITTEN:
         return f"the kernel would be written out to more than {MOST_WRITTEN} instructions"
+    if cost.repeated > MOST_REPEATED:
+        return f"the kernel would repeat instructions more than {MOST_REPEATED} times"
     return None

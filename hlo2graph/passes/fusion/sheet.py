@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from hlo2graph.ops.region import Columns, Loop, Own, Region, Rows
 from hlo2graph.passes.fusion.body import VIEWS, Body
-from hlo2graph.passes.fusion.cost import GRAIN, Cost
+from hlo2graph.passes.fusion.cost import GRAIN, MOST_REPEATED, Cost
 from hlo2graph.passes.fusion.facts import IN_PLACE, Facts, facts_of
 
 _FOLDS = (Rows, Columns)
+_OWN = frozenset({0})  # the index of the results
+_NONE = frozenset[int]()
 
 
 class Table(dict[str, Facts]):
@@ -34,6 +36,7 @@ class Sheet:
 
     here: elements needed at the readers' own index, and at how many places in the text.
     moved: the same at other indices.
+    indices: at which indices a value is computed, each time anew, by their numbers.
     inputs: the bytes read of others.
     turned: what is read across the grain.
     shifted: what is read for other indices than its own.
@@ -50,6 +53,7 @@ class Sheet:
     behind: frozenset[str]
     here: dict[str, tuple[int, int]] = field(default_factory=dict)
     moved: dict[str, tuple[int, int]] = field(default_factory=dict)
+    indices: dict[str, frozenset[int]] = field(default_factory=dict)
     inputs: dict[str, int] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     turned: set[str] = field(default_factory=set)
@@ -60,6 +64,8 @@ class Sheet:
     again: int = 0
     instructions: int = 0
     written: int = 0
+    repeated: int = 0
+    numbers: int = 1
 
     @staticmethod
     def of(table: Table, members: Set[str], results: Iterable[str], region: Region | None) -> Sheet:
@@ -85,6 +91,7 @@ class Sheet:
             self.behind,
             dict(self.here),
             dict(self.moved),
+            dict(self.indices),
             dict(self.inputs),
             set(self.members),
             set(self.turned),
@@ -95,6 +102,8 @@ class Sheet:
             self.again,
             self.instructions,
             self.written,
+            self.repeated,
+            self.numbers,
         )
 
     def add(self, name: str) -> None:
@@ -103,6 +112,7 @@ class Sheet:
         elements, places = self.needed(name)
         if name in self.results:
             elements, places = max(elements, facts.elements), max(places, 1)
+            self.indices[name] = self.indices.get(name, _NONE) | _OWN
         if name in self.once:
             elements = min(elements, facts.elements)
         self.members.add(name)
@@ -113,6 +123,7 @@ class Sheet:
             self.work += elements * facts.weight
             self.instructions += 1
             self.written += places
+            self.repeated += len(self.indices[name])
             if facts.is_dear:
                 self.again += max(0, elements - facts.elements)
         self._ask(name, facts, elements, places)
@@ -120,7 +131,7 @@ class Sheet:
     def cost(self) -> Cost:
         """Return what the kernel takes."""
         arrays = len(self.inputs) + len(self.results)
-        counts = self.instructions, arrays, self.written
+        counts = self.instructions, arrays, self.written, self.repeated
         folds = isinstance(self.region, _FOLDS)
         return Cost(
             self.bytes, self.work, self.again, *counts, self.in_place, folds, self._copied()
@@ -162,9 +173,12 @@ class Sheet:
             if ask.moves and not (at_hand and (folds or operand in self.behind)):
                 before = self.moved.get(operand, (0, 0))
                 self.moved[operand] = before[0] + asked, before[1] + places
+                indices = self._others(len(self.indices[name]))
             else:
                 before = self.here.get(operand, (0, 0))
                 self.here[operand] = max(before[0], asked), max(before[1], places)
+                indices = self.indices[name]
+            self.indices[operand] = self.indices.get(operand, _NONE) | indices
             if ask.moves or name in self.shifted or self.table[operand].elements != facts.elements:
                 self.shifted.add(operand)
             if turns:
@@ -175,6 +189,12 @@ class Sheet:
                 read = self._read(operand)
                 self.bytes += read - self.inputs.get(operand, 0)
                 self.inputs[operand] = read
+
+    def _others(self, count: int) -> frozenset[int]:
+        """Return as many indices that are none so far, but no more than are too many."""
+        first = self.numbers
+        self.numbers += min(count, MOST_REPEATED + 1)
+        return frozenset(range(first, self.numbers))
 
     def _read(self, name: str) -> int:
         facts = self.table[name]
