@@ -237,3 +237,31 @@ def test_parts_that_differ_in_constants_alone_are_written_once(monkeypatch):
     assert source.text.count("switch (part_at") == 1
     args = random_inputs(plan.inputs, 0)
     assert same_bits(EmulatedExecutable(plan)(*args), HostExecutable(plan)(*args))
+
+
+FACTOR = """factor { x = f32[5,5] parameter(0)
+  y = f32[5,5] negate(x)
+  ROOT r = (f32[5,5], s32[5], s32[5]) custom-call(y), custom_call_target="LuDecomposition" }
+turned { x = f32[5,5] parameter(0)
+  ROOT r = f32[5,5] transpose(x), dimensions={1,0} }
+"""
+BOTH = """x = f32[5,5] parameter(0)
+  a = (f32[5,5], s32[5], s32[5]) fusion(x), kind=kCustom, calls=factor
+  b = f32[5,5] fusion(x), kind=kLoop, calls=turned
+  ROOT r = ((f32[5,5], s32[5], s32[5]), f32[5,5]) tuple(a, b)"""
+
+
+@needs_gxx
+def test_what_a_part_includes_stands_in_front():
+    text = f"""HloModule m
+{FACTOR}both {{ {BOTH} }}
+ENTRY e {{ x = f32[5,5] parameter(0)
+  ROOT r = ((f32[5,5], s32[5], s32[5]), f32[5,5]) fusion(x), kind=kCustom, calls=both }}"""
+    plan = h2g.plan(text, target="sm_90", fuse="none")
+    (source,) = kernels_of(plan).values()
+    assert source.text.startswith("#include")
+    agree_with_the_host(plan, Kernels([plan]))
+
+
+def test_what_takes_all_registers_stays_alone():
+    assert parts(joined(BOTH, FACTOR)) == [[], []]

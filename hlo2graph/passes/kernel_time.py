@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
+from hlo2graph.ops.custom_lapack import call_of, factors_block
 from hlo2graph.ops.device import NoDevice, device_of
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.matmul import matmul_of
@@ -109,7 +110,8 @@ def _of_region(
 def _of_hero(hero: Instruction, moving: int, inside: Computation) -> Estimate:
     shapes = [*_shapes(hero, inside), *hero.shape.leaves()]
     if hero.opcode != "dot":
-        return Estimate(moving + OWN_NS, _blocks(max(s.elements for s in shapes)), joins=True)
+        joins = call_of(hero) is None or factors_block(hero)  # others take all registers they can
+        return Estimate(moving + OWN_NS, _blocks(max(s.elements for s in shapes)), joins)
     lhs, out = shapes[0], shapes[-1]
     steps = steps_of(hero, lhs)
     return Estimate(
