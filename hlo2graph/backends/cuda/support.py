@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 
 from hlo2graph.backends.support import check_computations
+from hlo2graph.errors import UnsupportedError
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
@@ -13,6 +14,9 @@ from hlo2graph.ops.region import SideBySide, own_root, region_of
 from hlo2graph.ops.sort_runs import too_wide
 from hlo2graph.ops.spec import Lowering
 from hlo2graph.program.plan import Plan
+from hlo2graph.program.uses import computing
+
+WORD = 8  # bytes that elements lie on multiples of, shorter ones on those of their own
 
 
 def check_support(plan: Plan) -> None:
@@ -31,6 +35,24 @@ def check_support(plan: Plan) -> None:
                 yield instr, reason
 
     check_computations(plan, "cuda", refusals)
+    _check_places(plan)
+
+
+def _check_places(plan: Plan) -> None:
+    """Raise UnsupportedError for a kernel's array that does not lie on whole elements."""
+    for thunk in computing(plan.body):
+        parts = (*thunk.reads, *thunk.writes)
+        if not any(part.offset % WORD for part in parts):
+            continue
+        computation = plan.computations[thunk.computation]
+        shapes = [leaf for p in computation.parameters for leaf in p.shape.leaves()]
+        for shape, part in zip((*shapes, *computation.result.shape.leaves()), parts, strict=True):
+            if part.offset % (size := min(shape.dtype.size, WORD)):
+                raise UnsupportedError(
+                    f"{thunk.name} has a {shape} at byte {part.offset} of allocation "
+                    f"{part.allocation}, and cuda reads {shape.dtype} at multiples of {size} bytes",
+                    thunk.span,
+                )
 
 
 def _refused(

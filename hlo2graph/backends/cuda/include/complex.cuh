@@ -5,7 +5,8 @@
 
 namespace hlo {
 
-template <class T> struct Complex {
+// Aligned so that both parts of a c64 are one access.
+template <class T> struct alignas(8) Complex {
   T re, im;
 };
 typedef Complex<f32> c64;
