@@ -29,7 +29,6 @@ _LITERAL = re.compile(r"( *)const ([\w:]+(?: long)?) (v\d+) = (-?[\w.+-]+);")
 _ARRAY = re.compile(r"\b([pr]\d+)\b")
 _NAME = re.compile(r"(?:[a-z]|literal)\d+")
 _SHARED = re.compile(r"( *)__shared__ ((?:const )?(?:hlo::\w+|float|double|int|long long)) (.*);")
-_INCLUDE = re.compile(r"#include .*")
 _SHARED_NAME = re.compile(r"(\w+)((?:\[[^\]]*\])+)")
 
 
@@ -55,7 +54,6 @@ class _PartSignature(Signature):
 class _Part:
     """One part: its text, with its literals taken out, and which arrays of the kernel it has."""
 
-    headers: tuple[str, ...]  # lines that include what is in no other kernel's prelude
     lines: tuple[str, ...]
     literals: tuple[_Literal, ...]
     pointers: tuple[tuple[str, str], ...]  # declaration in the part, array of the kernel
@@ -95,10 +93,9 @@ def side_by_side_kernel(
     for part in parts:
         alike.setdefault(part.shape, []).append(part)
     threads = max(part.threads for part in parts)
-    headers = dict.fromkeys(line for part in parts for line in part.headers)
     return KernelSource(
         signature.name,
-        "\n".join([*headers, _text(signature, list(alike.values()), threads)]),
+        _text(signature, list(alike.values()), threads),
         (sum(part.blocks for part in parts), 1, 1),
         threads,
         max(part.shared_bytes for part in parts),
@@ -138,10 +135,8 @@ def _part(
         (f"{storage_type(s.dtype)}* part_r{k}", arrays[f"r{k}"]) for k, s in enumerate(own.results)
     ]
     blocks, _, _ = source.grid
-    headers = tuple(filter(_INCLUDE.fullmatch, lines))
     return _Part(
-        headers,
-        lines[len(headers) :],
+        lines,
         literals,
         tuple(declared),
         blocks,
