@@ -42,13 +42,29 @@ def test_each_member_has_its_reason():
     assert made.apart == ()
 
 
+FOLDED = (
+    "p = f32[64,512] parameter(0)\nz = f32[] constant(0)\n"
+    "r = f32[64] reduce(p, z), dimensions={1}, to_apply=sum\n"
+)
+SPREAD = "q = f32[64,512] broadcast(r), dimensions={0}\nd = f32[64,512] subtract(p, q)\n"
 APART = {
     "a library multiplies": "x = f32[8192,8192] parameter(0)\n"
     "d = f32[8192,8192] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
     "ROOT r = f32[8192,8192] tanh(d)",
-    "no kernel form does both": "p = f32[64,512] parameter(0)\nz = f32[] constant(0)\n"
-    "r = f32[64] reduce(p, z), dimensions={1}, to_apply=sum\n"
-    "q = f32[64] tanh(r)\nROOT s = f32[] reduce(q, z), dimensions={0}, to_apply=sum",
+    "no kernel form does both: a fold along columns and a loop over elements": f"{FOLDED}"
+    "c = f32[512] reduce(p, z), dimensions={0}, to_apply=sum\n"
+    "b = f32[64,512] broadcast(c), dimensions={1}\nROOT s = f32[64,512] subtract(p, b)",
+    "the same dimensions throughout: here they are {1} of f32[64,512], there {0} of f32[64]": (
+        f"{FOLDED}q = f32[64] tanh(r)\nROOT s = f32[] reduce(q, z), dimensions={{0}}, to_apply=sum"
+    ),
+    "here they are {1} of f32[64,512], there {0} of f32[64,512]": f"{FOLDED}{SPREAD}"
+    "ROOT s = f32[512] reduce(d, z), dimensions={0}, to_apply=sum",
+    "a fold along columns is whole when its kernel has ended": f"{FOLDED}"
+    "c = f32[512] reduce(p, z), dimensions={0}, to_apply=sum\n"
+    "b = f32[64,512] broadcast(c), dimensions={1}\nd = f32[64,512] subtract(p, b)\n"
+    "ROOT s = f32[512] reduce(d, z), dimensions={0}, to_apply=sum",
+    "keeps to its row": f"{FOLDED}{SPREAD}v = f32[64,512] reverse(d), dimensions={{0}}\n"
+    "ROOT s = f32[64] reduce(v, z), dimensions={1}, to_apply=sum",
     "control dependencies tie it": "p = f32[64] parameter(0)\nq = f32[64] parameter(1)\n"
     "a = f32[64] tanh(p)\nb = f32[64] tanh(q), control-predecessors={a}\n"
     "ROOT c = f32[64] add(a, b)",
@@ -65,6 +81,14 @@ APART = {
 @pytest.mark.parametrize("reason", APART)
 def test_each_pair_apart_has_its_reason(reason):
     assert any(reason in found for found in apart(APART[reason])), apart(APART[reason])
+
+
+def test_long_rows_part_folds():
+    text = module(f"{FOLDED}{SPREAD}ROOT s = f32[64] reduce(d, z), dimensions={{1}}, to_apply=sum")
+    text = text.replace("64,512", "400,190000").replace("f32[64]", "f32[400]").replace("f32", "f64")
+    (made,) = why(text, target="sm_90").decisions
+    long = "rows of 95,000 elements are too long to be kept from one fold to the other"
+    assert long in [pair.why for pair in made.apart]
 
 
 def test_kernels_of_one_launch_say_so():

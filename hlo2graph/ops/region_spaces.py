@@ -36,6 +36,10 @@ class Space:
     shape: Shape
     reduced: tuple[int, ...]
 
+    def __str__(self) -> str:
+        dims = ",".join(map(str, self.reduced))
+        return f"{{{dims}}} of {self.shape.without_layout_text()}"
+
     @property
     def kept(self) -> tuple[int, ...]:
         """The dimensions that stay."""

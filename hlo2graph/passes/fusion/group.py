@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hlo2graph.hlo import Instruction, Shape
 from hlo2graph.ops.custom_lapack import factors_block
 from hlo2graph.ops.expect import integers
-from hlo2graph.ops.region import Columns, Folding, Loop, Own, Region, Rows, region_of
+from hlo2graph.ops.region import MOST_COLUMNS, Columns, Folding, Loop, Own, Region, Rows, region_of
 from hlo2graph.passes.figures import LAUNCH_NS
 from hlo2graph.passes.fusion.body import Body
 from hlo2graph.passes.fusion.cost import (
@@ -27,6 +27,10 @@ UPDATED = "it would read, at another index, a buffer that it updates in place"
 COPIED = "a product's kernel would copy what it updates"
 FED = "what goes into a product is computed for each tile of it: only what reads one array may be"
 NO_FORM = "no kernel form does both: {} and {}"
+SPACES = "a kernel folds the same dimensions throughout: here they are {}, there {}"
+STAGES = "a fold along columns is whole when its kernel has ended, and the other one waits for it"
+LONG = "rows of {:,} elements are too long to be kept from one fold to the other"
+ROWS = "what waits for a fold along rows keeps to its row, and what is between these does not"
 ACROSS = "one block, which has a matrix to itself, would read it across the grain"
 SLOWER = "it would take longer than both alone"
 
@@ -113,7 +117,7 @@ class Judge:
         if known is not None:
             return known
         if self._are_of_two_forms(one, other):
-            return NO_FORM.format(one.form, other.form)
+            return _no_form(one, other)
         shared = len(one.members & other.members)
         if one.cost.instructions + other.cost.instructions - shared > MOST_INSTRUCTIONS:
             return TOO_LONG
@@ -139,7 +143,7 @@ class Judge:
     def _refusal(self, parts: Sequence[Group], whole: Group) -> str | None:
         """Return why `whole` is no good kernel in the place of its parts, in words."""
         if whole.region is None:
-            return NO_FORM.format(parts[0].form, parts[-1].form)
+            return _no_form(parts[0], parts[-1])
         if limit := too_large(whole.cost):
             return limit
         if whole.cost.again > max(MOST_AGAIN, *(part.cost.again for part in parts)):
@@ -210,6 +214,21 @@ class Judge:
         if isinstance(ours, Own) and isinstance(theirs, Own):
             return any(self.body[own.hero].opcode != "dot" for own in (ours, theirs))
         return True
+
+
+def _no_form(one: Group, other: Group) -> str:
+    """Return why no kernel form does what both do; of two folds, what parts them."""
+    ours, theirs = one.region, other.region
+    if not (isinstance(ours, Folding) and isinstance(theirs, Folding)):
+        return NO_FORM.format(one.form, other.form)
+    if not ours.space.same(theirs.space):
+        return SPACES.format(ours.space, theirs.space)
+    if isinstance(ours, Columns):
+        waits = zip(one.results, ours.waits, strict=True)
+        is_asked = any(late and name in other.inputs for name, late in waits)
+        return STAGES if is_asked else NO_FORM.format(one.form, other.form)
+    columns = ours.space.shape.elements // max(1, ours.results)
+    return LONG.format(columns) if columns > MOST_COLUMNS else ROWS
 
 
 def _turns(body: Body, instr: Instruction) -> bool:
