@@ -217,6 +217,19 @@ def test_the_text_has_a_line_for_points_of_the_same_figures_and_marks_xlas(cli, 
     assert "256 B" in rows["serial"]
 
 
+def test_edges_of_loops_count_too(cli):
+    sample = ROOT / "samples" / "copies_nested_loops.hlo"
+    _, out, _ = cli("budget", sample, "--target", "host")
+    assert re.search(r"of bound  edges in all  false in all  width", out)
+    assert "width and path: a loop or conditional is one thunk" in out
+    found = json.loads(cli("budget", sample, "--target", "host", "--json", "-")[1])
+    serial = found["points"][0]
+    assert serial["name"] == "serial"
+    assert serial["edges_in_all"] > serial["edges"]
+    assert serial["false_in_all"] >= serial["false"]
+    assert str(serial["edges_in_all"]) in out.splitlines()[3].split()
+
+
 def test_json_has_the_points_from_little_to_much(cli, tmp_path):
     file = tmp_path / "m.hlo"
     file.write_text(TWO_CHAINS)

@@ -34,6 +34,10 @@ from hlo2graph.errors import BackendError
         (("run", "FILE", "--memory-budget", "lots"), "no size"),
         (("run", "FILE", "--max-buffer-reuse", "-2"), "-2"),
         (("run", "FILE", "--seed", "-1"), "-1"),
+        (("check", "FILE", "--seed", "-1"), "-1"),
+        (("pointers", "FILE", "--seed", "-1"), "-1"),
+        (("run", "FILE", "--duration", "0", "--fail-if-slower", "1"), "--duration 0 measures none"),
+        (("dot", "FILE", "-o", "x.jpg"), "not 'jpg'"),
         (("run", "FILE", "--abs-error", "nan"), "'nan' is no number"),
         (("run", "FILE", "--fail-if-slower", "nan"), "'nan' is no number"),
         (("run", "FILE", "--threads", "100000"), "1<=x<=1024"),
@@ -99,6 +103,24 @@ def test_no_gpu_exits_with_3(cli, add, monkeypatch):
     for other in (("pointers", add), ("dot", add, "--driver")):
         assert cli(*other) == (3, "", "error: no driver here\n")
     assert cli("run", add, *QUICK)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "flags"),
+    [
+        (("dot", "--unroll-loops", "3"), "--unroll-loops"),
+        (("dot", "--stage", "hlo", "--unroll-loops", "3", "--fuse", "none"), "--fuse"),
+        (("dot", "--driver", "--fold", "--limit", "3"), "--fold, --limit means nothing"),
+        (("run", *QUICK, "--reference", "none", "--abs-error", "1"), "--abs-error"),
+        (("run", *QUICK, "--cold-l2"), "--cold-l2"),
+    ],
+)
+def test_flags_that_mean_nothing_are_named(cli, add, args, flags):
+    code, _, err = cli(args[0], add, *args[1:])
+    assert code == 3 * ("--driver" in args)
+    assert "note: " in err
+    assert flags in err
+    assert cli(args[0], add, *args[1:], "--quiet")[2].count("note") == 0
 
 
 def test_planning_flags_with_a_thunk_sequence(cli, add, tmp_path):

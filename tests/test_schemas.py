@@ -101,6 +101,7 @@ def test_plans(sample, cli):
         ("run", "random.hlo", ("--duration", "0", "--reference", "none")),
         ("run", "loop.hlo", (*QUICK, "--profile", "nodes")),
         ("budget", "chains.hlo", ()),
+        ("budget", "loop.hlo", ()),
         ("budget", "wide_branches.hlo", ("--target", "host", "--device", "a100")),
         ("buffers", "loop.hlo", ()),
         ("buffers", "copies_must_alias.hlo", ("--target", "sm_90")),

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo2graph.cli.files import emit_report, modules_in, read_file
-from hlo2graph.cli.options import file_argument, json_option, output_option, planning_options
+from hlo2graph.cli.options import (
+    file_argument,
+    json_option,
+    output_option,
+    planning_options,
+    seed_option,
+)
 from hlo2graph.cli.programs import plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.cli.voice import voice
@@ -30,7 +36,7 @@ MARKED = 10  # findings of a plan that annotations show: as many as GitHub shows
     show_default=True,
     help="Runs in random orders, and as many on a pool of threads; 0 proves and runs nothing.",
 )
-@click.option("--seed", metavar="N", default=0, show_default=True, help="Of inputs and orders.")
+@seed_option("Of the random inputs and orders.")
 @click.option(
     "--elided",
     metavar="zeros|random:SEED",

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from hlo2graph.cli.dot_options import DotOptions, dot_options
 from hlo2graph.cli.files import Input, dump_to, emit, modules_in, only, read_file, write_whole
 from hlo2graph.cli.options import dump_option, file_argument, output_option, planning_options
 from hlo2graph.cli.programs import input_first, module_of, plan_of
 from hlo2graph.cli.progress import progress
+from hlo2graph.cli.voice import voice
 from hlo2graph.options import Observer, PlanOptions
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def command(
     """
     from hlo2graph.inspect.render import check_format
 
+    _say_what_is_idle(options, [*planning, *(["dump"] if dump else [])])
     suffix = Path(output).suffix.lower() if output and output != "-" else ""
     if suffix not in (*DOT, ".html"):
         check_format(suffix.removeprefix("."))
@@ -71,6 +74,25 @@ def command(
         write_whole(output, first)
     else:
         emit("\n".join(text for text in drawn if isinstance(text, str)), output)
+
+
+def _say_what_is_idle(options: DotOptions, others: list[str]) -> None:
+    """Name the flags that were given and change nothing; `others` are those of a plan."""
+    source = click.get_current_context().get_parameter_source
+    given = [name for name in options if source(name) is not ParameterSource.DEFAULT]
+    if options["driver"]:
+        drawn = "the driver's own drawing"
+        idle = [name for name in given if name not in ("driver", "unroll_loops")]
+        idle += [name for name in others if name == "dump"]
+    elif options["stage"] == "hlo":
+        drawn = "--stage hlo, the module as written"
+        idle = [*others, *(name for name in given if name == "unroll_loops")]
+    else:
+        drawn = "--stage thunks, loops as they are"
+        idle = [n for n in given if n == "unroll_loops" and options["stage"] != "graph"]
+    if idle:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+        voice().note(f"note: this draws {drawn}, to which {flags} means nothing")
 
 
 def _drawn(

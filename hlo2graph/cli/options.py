@@ -40,6 +40,19 @@ dump_option = click.option(
     help="Write the text after every stage to DIR/NN_stage.txt.",
 )
 
+
+def seed_option(what: str) -> Callable[[F], F]:
+    """Return the flag that chooses the random numbers of a command."""
+    return click.option(
+        "--seed",
+        metavar="N",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help=what,
+    )
+
+
 _planning = (
     click.option(
         "--fuse",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo2graph.cli.files import emit_report, modules_in, only, read_file
-from hlo2graph.cli.options import file_argument, json_option, planning_options
+from hlo2graph.cli.options import file_argument, json_option, planning_options, seed_option
 from hlo2graph.cli.paths import Written
 from hlo2graph.cli.programs import input_first, is_planned, plan_of
 from hlo2graph.cli.progress import progress
@@ -32,9 +32,7 @@ from hlo2graph.options import PlanOptions
     show_default=True,
     help="Sets of arrays that `rotate` goes round.",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the arguments."
-)
+@seed_option("Of the random arguments.")
 @elided_option
 @planning_options
 @json_option

@@ -73,6 +73,13 @@ def command(
     from hlo2graph.inspect.report import report_text
     from hlo2graph.inspect.report_json import report_json
 
+    if fail_if_slower is not None and not options["duration"]:
+        raise click.UsageError("--fail-if-slower needs times, and --duration 0 measures none")
+    tolerances = (options["abs_error"], options["rel_error"])
+    if options["reference"] == "none" and any(t is not None for t in tolerances):
+        voice().note(
+            "note: with --reference none nothing is compared within --abs-error, --rel-error"
+        )
     whole = read_file(file)
     for flag in ("save_outputs", "trace"):
         if options[flag]:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from hlo2graph.cli import units
+from hlo2graph.cli.options import seed_option
 from hlo2graph.cli.paths import Named, Written
 from hlo2graph.options import (
     BACKENDS,
@@ -121,13 +122,7 @@ _OPTIONS = (
         type=Named(),
         help="Arrays by parameter name or argN (tuple leaves in order).",
     ),
-    click.option(
-        "--seed",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="Of the random arrays for parameters not given, and of random orders.",
-    ),
+    seed_option("Of the random arrays for parameters not given, and of random orders."),
     click.option(
         "--save-outputs",
         metavar="FILE.npz",

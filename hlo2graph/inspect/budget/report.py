@@ -7,7 +7,8 @@ Schema `hlo2graph.budget`, version 1; sizes in bytes:
     device     {"name", "bytes_per_second", "vector_flops", "tensor_flops", "node_seconds"}
     lower_bound_bytes
     points     [{"name", "like": string or null, "arena_bytes", "thunks", "edges", "false", "width",
-                 "path", "seconds"}]: from the least memory to the most
+                 "path", "seconds", "edges_in_all", "false_in_all"}]: from the least memory to the
+               most; in all: those of loops and branches too
     false      edges that the program does not ask for: reuse, in place, the serial schedule
     like       "XLA's LHS" or "XLA's CONCURRENT": the mode of XLA that shares memory by that rule
 """
@@ -26,7 +27,7 @@ from hlo2graph.program.buffers.sweep import DEFAULT, SERIAL
 from hlo2graph.program.device_figures import DEVICES, NODE_SECONDS
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import plan_stats
-from hlo2graph.program.uses import nested
+from hlo2graph.program.uses import nested, placed
 
 SCHEMA = {"name": "hlo2graph.budget", "version": 1}
 LIKE = {SERIAL: "XLA's LHS", DEFAULT: "XLA's CONCURRENT"}
@@ -44,6 +45,8 @@ class BudgetPoint:
     width: int
     path: int
     seconds: float
+    edges_in_all: int
+    false_in_all: int
 
     @property
     def like(self) -> str | None:
@@ -85,8 +88,19 @@ def _measure(name: str, plan: Plan, device: str) -> BudgetPoint:
     stats = plan_stats(plan)
     false = sum(count for hazard, count in stats.by_hazard.items() if hazard in ARTEFACTS)
     seconds = estimated_seconds(plan, DEVICES[device])
-    sizes = stats.arena_bytes, stats.nodes, stats.edges
-    return BudgetPoint(name, *sizes, false, stats.width, stats.critical_path, seconds)
+    every = [edge.hazard for _, sequence in placed(plan.body) for edge in sequence.edges]
+    return BudgetPoint(
+        name,
+        stats.arena_bytes,
+        stats.nodes,
+        stats.edges,
+        false,
+        stats.width,
+        stats.critical_path,
+        seconds,
+        len(every),
+        sum(hazard in ARTEFACTS for hazard in every),
+    )
 
 
 def budget_text(report: BudgetReport) -> str:
@@ -95,12 +109,13 @@ def budget_text(report: BudgetReport) -> str:
     named: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for point in report.points:
         ratio = f"{point.arena / report.lower_bound:.2f}" if report.lower_bound else ""
-        counts = (point.edges, point.false, point.width, point.path)
+        counts = (point.edges_in_all, point.false_in_all, point.width, point.path)
         times = time_text(point.seconds)
         like = f"as {point.like}" if point.like else ""
         figures = bytes_text(point.arena), ratio, *map(str, counts), times, like
         named[figures].append(point.name)
-    head = ("", "arena", "of bound", "edges", "false", "width", "path", "time", "")
+    edges = ("edges in all", "false in all") if report.is_nested else ("edges", "false")
+    head = ("", "arena", "of bound", *edges, "width", "path", "time", "")
     rows = [head, *((", ".join(names), *figures) for figures, names in named.items())]
     speeds = (
         f"{device.figures.bytes_per_second / 1e12:.2f} TB/s, "
@@ -108,7 +123,7 @@ def budget_text(report: BudgetReport) -> str:
         f"{time_text(NODE_SECONDS)} a node"
     )
     title = f"{report.module}   target {report.target}, fuse {report.fuse}"
-    outermost = "  edges, width and path: a loop or conditional is one thunk"
+    outermost = "  width and path: a loop or conditional is one thunk"
     lines = [
         f"{title}, time estimated for {report.device}: {speeds}",
         f"  alive at once in program order: {bytes_text(report.lower_bound)}",
@@ -151,6 +166,8 @@ def budget_json(report: BudgetReport) -> dict[str, Any]:
                 "width": point.width,
                 "path": point.path,
                 "seconds": point.seconds,
+                "edges_in_all": point.edges_in_all,
+                "false_in_all": point.false_in_all,
             }
             for point in report.points
         ],

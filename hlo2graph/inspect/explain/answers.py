@@ -94,7 +94,8 @@ def explain_false_edges(plan: Plan, tables: str = "") -> Answer:
     for where, sequence in _sequences(plan.body, ""):
         for edge in sequence.edges:
             if edge.hazard in ARTEFACTS:
-                lines += [f"  {where}{line}" for line in words.lines(sequence, edge)]
+                first, *more = words.lines(sequence, edge)
+                lines += [f"  {where}{first}", *(f"  {line}" for line in more)]
                 found.append({"in": where.rstrip(": "), **words.json(sequence, edge)})
     total = sum(edge["cost_bytes"] for edge in found)
     head = f"{plan.name}: {plural(len(found), 'edge')} that the program does not ask for"
