@@ -11,6 +11,9 @@ import jax.scipy.linalg as scipy_linalg
 import numpy as np
 from jax.lax import linalg as lax_linalg
 
+from hlo2graph.hlo import Module
+from hlo2graph.ops.linalg import panel_columns
+
 TYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
 
 
@@ -108,3 +111,10 @@ def same_up_to_phase(name: str, dtype: str, got: Any, want: Any) -> None:
     for ours, theirs in zip(got, jax.tree.leaves(want), strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(shown(ours), shown(theirs), rtol=tolerance, atol=tolerance)
+
+
+def all_in_registers(module: Module) -> bool:
+    """Tell whether a block keeps in registers what each call of a module factors."""
+    calls = [i for c in module.computations.values() for i in c.instructions]
+    shapes = [next(i.shape.leaves()) for i in calls if i.opcode == "custom-call"]
+    return all(s.dims[-1] <= panel_columns(s.dtype, s.dims[-2]) for s in shapes)

@@ -16,6 +16,7 @@ from rewriting import opcodes, rewritten
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
+from hlo2graph.hlo import DTYPES
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.linalg import TRANSPOSES, largest_block
 from hlo2graph.passes.large.split_factors import split_factors
@@ -25,7 +26,6 @@ from tests.emulation.cases import Cases
 from tests.emulation.plans import planned
 
 RNG = np.random.default_rng(0)
-NUMPY = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
 
 
 def cholesky(dtype: str, dims: str, lower: str = "true") -> str:
@@ -53,28 +53,28 @@ def solve(dtype: str, a: str, b: str, left: bool, lower: bool, how: str, unit: s
 
 def numbers(dtype: str, *dims: int) -> np.ndarray:
     found = RNG.standard_normal(dims) + 1j * RNG.standard_normal(dims)
-    return (found if dtype[0] == "c" else found.real).astype(NUMPY[dtype])
+    return (found if dtype[0] == "c" else found.real).astype(DTYPES[dtype].numpy)
 
 
 def positive(dtype: str, *dims: int) -> np.ndarray:
     a = numbers(dtype, *dims).astype(np.complex128)
     whole = a @ a.conj().swapaxes(-1, -2) / dims[-1] + np.eye(dims[-1])
-    return (whole if dtype[0] == "c" else whole.real).astype(NUMPY[dtype])
+    return (whole if dtype[0] == "c" else whole.real).astype(DTYPES[dtype].numpy)
 
 
 def triangle(dtype: str, *dims: int) -> np.ndarray:
     found = numbers(dtype, *dims) / (2 * dims[-1]) + np.eye(dims[-1]) * 1.5
-    return found.astype(NUMPY[dtype])
+    return found.astype(DTYPES[dtype].numpy)
 
 
 WAYS = list(product((True, False), (True, False), TRANSPOSES))
 CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
     "small-f32": (cholesky("f32", "3,5,5"), [positive("f32", 3, 5, 5)]),
     "small-c64": (cholesky("c64", "2,31,31", "false"), [positive("c64", 2, 31, 31)]),
-    "large-f32": (cholesky("f32", "150,150"), [positive("f32", 150, 150)]),
+    "large-f32": (cholesky("f32", "132,132"), [positive("f32", 132, 132)]),
     "large-c64": (cholesky("c64", "2,70,70"), [positive("c64", 2, 70, 70)]),
     "large-f64": (cholesky("f64", "65,65", "false"), [positive("f64", 65, 65)]),
-    "large-corners": (cholesky("f64", "330,330"), [positive("f64", 330, 330)]),
+    "large-corners": (cholesky("f64", "322,322"), [positive("f64", 322, 322)]),
     "potrf": (potrf("2,130,130", "2"), [positive("f32", 2, 130, 130)]),
     "potrf-small": (potrf("2,45,45", "2"), [positive("f32", 2, 45, 45)]),
     "potrf-upper": (potrf("2,64,64", "2", "false"), [positive("f32", 2, 64, 64)]),
@@ -118,7 +118,7 @@ def test_kernels_agree_with_the_host(name):
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("bad", [0, 40, 64, 100, 149])
+@pytest.mark.parametrize("bad", [0, 127, 128, 131])
 def test_what_has_no_factor_is_nan(bad):
     (a,) = CASES["large-f32"][1]
     a = a.copy()
@@ -129,7 +129,7 @@ def test_what_has_no_factor_is_nan(bad):
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("bad", [3, 64, 129])
+@pytest.mark.parametrize("bad", [3, 129])
 def test_what_has_no_factor_stays_and_is_told_of(bad):
     (a,) = CASES["potrf"][1]
     a = a.copy()
@@ -152,18 +152,18 @@ def test_pivots_may_be_huge_or_tiny(power):
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("name", ["potrf-small", "many-f32"])
-def test_of_many_matrices_each_has_few_warps(name):
-    many = cholesky("f32", "2,45,45"), [positive("f32", 2, 45, 45)]
-    text, arguments = {**CASES, "many-f32": many}[name]
+def test_of_many_matrices_each_has_few_warps():
+    texts = {"potrf": CASES["potrf-small"][0], "cholesky": cholesky("f32", "2,45,45")}
+    arguments = CASES["potrf-small"][1]
     one = replace(FIGURES["sm_90"], multiprocessors=1)
-    with planned({name: text}, one) as (plans, kernels):
-        (source,) = kernels_of(plans[name]).values()
-        assert source.threads == 64
-        got = EmulatedExecutable(plans[name], kernels)(*arguments)
-    want = HostExecutable(hlo2graph.plan(text, target="host"))(*arguments)
-    for ours, theirs in zip(got, want, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=3e-6)
+    with planned(texts, one) as (plans, kernels):
+        for name, plan in plans.items():
+            (source,) = kernels_of(plan).values()
+            assert source.threads == 64
+            got = EmulatedExecutable(plan, kernels)(*arguments)
+            want = HostExecutable(hlo2graph.plan(texts[name], target="host"))(*arguments)
+            for ours, theirs in zip(got, want, strict=True):
+                np.testing.assert_allclose(ours, theirs, atol=3e-6)
 
 
 SMALL = ("small", "many", "upper", "rows")
@@ -192,7 +192,7 @@ def test_very_large_matrices_are_halved_first():
 def test_corners_have_products_of_their_own_where_much_is_behind():
     made = split_factors(hlo2graph.parse(CASES["large-corners"][0]))
     products = {i.shape.dims for i in made.entry.instructions if i.opcode == "dot"}
-    first, second = {(64, 64), (202, 64), (202, 202)}, {(202, 64), (138, 138)}
+    first, second = {(64, 64), (194, 64), (194, 194)}, {(194, 64), (130, 130)}
     assert products >= first | second
 
 
@@ -202,13 +202,14 @@ def test_small_matrices_stay_as_they_are():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_triangles_stay_out_of_local_memory(arch):
-    for dtype, size in (("f32", 128), ("c64", 64), ("c128", 64))[: 1 if arch == "sm_80" else None]:
-        square = f"{size},{size}"
-        for text in (
-            cholesky(dtype, square),
-            solve(dtype, square, f"{size},500", True, True, "ADJOINT", "false"),
-        ):
-            (source,) = kernels_of(hlo2graph.plan(text, target=arch)).values()
-            assert spilt(source.text, arch) == 0
+@pytest.mark.parametrize(
+    ("arch", "dtype", "size"), [("sm_80", "f32", 128), ("sm_90", "c64", 64), ("sm_90", "c128", 64)]
+)
+def test_triangles_stay_out_of_local_memory(arch, dtype, size):
+    square = f"{size},{size}"
+    for text in (
+        cholesky(dtype, square),
+        solve(dtype, square, f"{size},500", True, True, "ADJOINT", "false"),
+    ):
+        (source,) = kernels_of(hlo2graph.plan(text, target=arch)).values()
+        assert spilt(source.text, arch) == 0

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from agreement import module
-from lapack_programs import TYPES, lowered, matrix
+from lapack_programs import TYPES, all_in_registers, lowered, matrix
 from needs import needs_gxx
 from ptxas import spilt
 from rewriting import opcodes, rewritten
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[str, Sequence[np.ndarray]]] = {
     "panel-wide": (lu("c64", 9, 30), [matrix("c64", 9, 30)]),
     "panel-one": (getrf("c128", 5, 5), [matrix("c128", 2, 5, 5)]),
     "panel-tall": (lu("f32", 520, 5), [matrix("f32", 520, 5)]),
-    "large": (getrf("f32", 100, 100), [matrix("f32", 2, 100, 100)]),
+    "large": (getrf("f32", 70, 70), [matrix("f32", 2, 70, 70)]),
     "large-tall": (getrf("c64", 90, 70), [matrix("c64", 2, 90, 70)]),
     "large-wide": (lu("c128", 20, 50), [matrix("c128", 20, 50)]),
     "large-rows": (lu("f64", 70, 70), [matrix("f64", 70, 70)]),
@@ -90,7 +90,7 @@ def test_kernels_exchange_as_the_host_does_and_multiply_to_the_matrix(name):
 
 @pytest.mark.slow
 @needs_gxx
-@pytest.mark.parametrize("bad", [0, 30, 64, 99])
+@pytest.mark.parametrize("bad", [0, 63, 64, 69])
 def test_the_first_column_without_a_pivot_is_told_of(bad):
     (a,) = CASES["large"][1]
     a = a.copy()
@@ -117,10 +117,7 @@ def test_steps_are_legal_and_small(name):
     text, arguments = CASES[name]
     made = rewritten(hlo2graph.parse(text), split_lus, exact=False, arguments=arguments)
     assert "dot" in opcodes(made.entry) or name == "large-wide"
-    for instr in made.entry.instructions:
-        if instr.opcode == "custom-call":
-            shape = next(instr.shape.leaves())
-            assert shape.dims[-1] <= panel_columns(shape.dtype, shape.dims[-2])
+    assert all_in_registers(made)
 
 
 def test_of_too_many_rows_panels_are_wide():
@@ -147,7 +144,7 @@ def test_what_the_order_of_rows_is_made_of_is_not_followed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "rows"), [("f32", 512), ("f32", 1000), ("c128", 1024)])
+@pytest.mark.parametrize(("dtype", "rows"), [("f32", 512), ("c128", 1024)])
 def test_panels_stay_out_of_local_memory(dtype, rows):
     columns = panel_columns(DTYPES[dtype], rows)
     (source,) = kernels_of(hlo2graph.plan(lu(dtype, rows, columns), target="sm_90")).values()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from agreement import module
-from lapack_programs import lowered, matrix
+from lapack_programs import all_in_registers, lowered, matrix
 from needs import needs_gxx
 from ptxas import spilt
 from rewriting import opcodes, rewritten
@@ -43,8 +43,8 @@ CASES: dict[str, tuple[str, np.ndarray]] = {
     "panel-tall": qr("f32", 520, 3),
     "large": qr("f32", 67, 66),
     "large-tall": qr("c64", 2, 36, 34),
-    "large-wide": qr("f64", 36, 60),
-    "large-whole": qr("f32", 80, 70, mode="complete"),
+    "large-wide": qr("f64", 34, 44),
+    "large-whole": qr("f32", 70, 66, mode="complete"),
     "large-rows": qr("c128", 30, 20, platform="cpu"),
 }
 LARGE = [name for name in CASES if name.startswith("large")]
@@ -109,12 +109,8 @@ def test_steps_are_legal_and_small(name):
     text, a = CASES[name]
     parsed = hlo2graph.parse(text)
     made = rewritten(parsed, split_reflections, exact=False, arguments=[a])
-    instructions = [i for c in made.computations.values() for i in c.instructions]
     assert any("dot" in opcodes(c) for c in made.computations.values())
-    for instr in instructions:
-        if instr.opcode == "custom-call":
-            shape = next(instr.shape.leaves())
-            assert shape.dims[-1] <= panel_columns(shape.dtype, shape.dims[-2])
+    assert all_in_registers(made)
 
 
 def test_few_reflections_stay_as_they_are():
@@ -123,7 +119,7 @@ def test_few_reflections_stay_as_they_are():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "rows"), [("f32", 512), ("f32", 1000), ("c128", 1024)])
+@pytest.mark.parametrize(("dtype", "rows"), [("f32", 512), ("c128", 1024)])
 def test_panels_stay_out_of_local_memory(dtype, rows):
     columns = panel_columns(DTYPES[dtype], rows)
     (source,) = kernels_of(hlo2graph.plan(geqrf(dtype, rows, columns), target="sm_90")).values()

@@ -10,7 +10,10 @@
 // out otherwise.
 #pragma once
 
+#undef _FORTIFY_SOURCE  // whose longjmp takes one to another stack for a mistake
+
 #include <math.h>
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,16 +45,20 @@ namespace emulated {
 
 enum Barrier : char { nothing, block_barrier, cluster_barrier };
 
+struct Fiber {
+  jmp_buf place;  // where it goes on
+  bool begun = false;
+};
+
 struct Block {  // or the blocks of a cluster: the first's number, and all of their threads
   Dim3 grid, dim, index;
-  std::vector<ucontext_t> threads;
-  std::vector<char*> stacks;
+  std::vector<Fiber> fibers;  // one a thread; they live on, for the threads of later blocks
   std::vector<bool> done;
   std::vector<Barrier> waits;  // at which barrier
   std::vector<unsigned> arrivals;  // at barriers of the cluster
   unsigned begun = 0;  // blocks of the cluster
   std::vector<uint64_t> exchange;  // one word a thread: what a shuffle hands over
-  ucontext_t scheduler;
+  jmp_buf scheduler;
   unsigned current = 0;
   void (*body)(void**) = nullptr;
   void** arguments = nullptr;
@@ -80,14 +87,35 @@ inline struct {
 } declared_shared;
 inline std::vector<char> spoilt;  // in the place of what cannot be reached
 
-inline void enter() {
-  block.body(block.arguments);
-  block.done[block.current] = true;
-  swapcontext(&block.threads[block.current], &block.scheduler);
+// Hand over to the scheduler; the thread goes on once all others have come as far or ended.
+inline void yield() {
+  if (!_setjmp(block.fibers[block.current].place)) _longjmp(block.scheduler, 1);
 }
 
-// Hand over to the scheduler; the thread goes on once all others have come as far or ended.
-inline void yield() { swapcontext(&block.threads[block.current], &block.scheduler); }
+inline void live() {
+  for (;;) {
+    block.body(block.arguments);
+    block.done[block.current] = true;
+    yield();
+  }
+}
+
+// Let the current thread go on until it yields. Jumps, unlike a context's switches, ask nothing of
+// the system; a context is for a fiber's first step, which brings it to a stack of its own.
+inline void go_on() {
+  if (_setjmp(block.scheduler)) return;
+  Fiber& fiber = block.fibers[block.current];
+  if (fiber.begun) _longjmp(fiber.place, 1);
+  fiber.begun = true;
+  const size_t stack_bytes = 64 * 1024;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = malloc(stack_bytes);
+  context.uc_stack.ss_size = stack_bytes;
+  context.uc_link = nullptr;
+  makecontext(&context, live, 0);
+  setcontext(&context);
+}
 
 inline void wait(Barrier barrier) {
   block.waits[block.current] = barrier;
@@ -96,7 +124,7 @@ inline void wait(Barrier barrier) {
 inline void arrive_at_cluster() { ++block.arrivals[block.current]; }
 inline void wait_for_cluster() { wait(cluster_barrier); }
 inline bool can_reach(unsigned rank) {
-  const unsigned each = block.dim.x, blocks = block.threads.size() / each;
+  const unsigned each = block.dim.x, blocks = block.done.size() / each;
   if (turned(rank, blocks) >= block.begun) return false;
   for (unsigned t = rank * each; t < (rank + 1) * each; ++t)
     if (!block.done[t]) return true;
@@ -138,29 +166,19 @@ inline void run_block(unsigned count, bool cooperative) {
     }
     return;
   }
-  const size_t stack_bytes = 64 * 1024;
-  while (block.stacks.size() < count) block.stacks.push_back((char*)malloc(stack_bytes));
-  block.threads.resize(count);
+  if (block.fibers.size() < count) block.fibers.resize(count);
   block.done.assign(count, false);
   block.waits.assign(count, nothing);
   block.arrivals.assign(count, 0);
   block.begun = 1;
   block.exchange.assign(count + 32, 0);
-  for (unsigned t = 0; t < count; ++t) {
-    getcontext(&block.threads[t]);
-    block.threads[t].uc_stack.ss_sp = block.stacks[t];
-    block.threads[t].uc_stack.ss_size = stack_bytes;
-    block.threads[t].uc_link = &block.scheduler;
-    makecontext(&block.threads[t], enter, 0);
-  }
   for (bool alive = true; alive;) {
     bool moves = alive = false;
     for (unsigned t = 0; t < block.begun * block.dim.x; ++t) {
       block.current = turned(t, count);
       if (block.done[block.current]) continue;
       declared_shared.turn_to(block.current / block.dim.x);
-      if (block.waits[block.current] == nothing)
-        swapcontext(&block.scheduler, &block.threads[block.current]);
+      if (block.waits[block.current] == nothing) go_on();
       alive = alive || !block.done[block.current];
       moves = moves || (!block.done[block.current] && block.waits[block.current] != cluster_barrier);
     }
