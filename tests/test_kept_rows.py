@@ -58,13 +58,27 @@ def test_a_row_is_read_once_where_two_fit_a_multiprocessor(form, dtype, columns)
     ("rows", "columns", "bounds"),
     [
         *((4000, 32000, "512, 3"), (4000, 24000, "512"), (300, 32000, "1024")),
-        *((4000, 38000, "512, 2"), (4000, 32003, "512, 2")),
+        (4000, 38000, "512, 2"),
     ],
 )
 def test_three_rows_are_kept_where_a_block_could_just_hold_one(form, rows, columns, bounds):
     source = kernel(form, "bf16", rows, columns)
     assert f"__launch_bounds__({bounds})" in source.text
     assert (source.shared_bytes > 0) == ("," in bounds)
+
+
+@pytest.mark.parametrize(
+    ("form", "columns", "bounds"),
+    [
+        *(("softmax", 32003, "512, 3"), ("log_softmax", 26001, "512, 3")),
+        *(("softmax", 38001, "512, 2"), ("layer_norm", 32003, "512, 2")),
+        ("layer_norm", 26001, "1024"),
+    ],
+)
+def test_of_odd_rows_three_are_kept_for_softmaxes(form, columns, bounds):
+    source = kernel(form, "bf16", 4000, columns)
+    assert f"__launch_bounds__({bounds})" in source.text
+    assert source.shared_bytes == 2 * columns * ("," in bounds)
 
 
 @pytest.mark.parametrize(("dtype", "columns"), DEAR)

@@ -38,7 +38,7 @@ BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
 SHIFTED_BYTES = 8  # of a word, in rows that begin anywhere in one
 SHIFTED_EACH = 48  # elements of a thread of such a row, about
-SHIFTED_KEPT = 2  # such rows in a multiprocessor's shared memory, at most
+SHIFTED_KEPT = 2  # such rows in a multiprocessor's shared memory, at most, but of softmaxes
 WORD = 4  # bytes, below which an access takes as long as one of these
 FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
 CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
@@ -64,16 +64,23 @@ class RowPlan:
     kept: Kept | None = None  # of a row in shared memory
 
 
-def plan_rows(region: Rows, signature: Signature, computation: Computation) -> RowPlan:
-    """Return the plan for the region that `computation` is."""
+def plan_rows(
+    region: Rows, signature: Signature, computation: Computation, *, is_softmax: bool = False
+) -> RowPlan:
+    """Return the plan for the region that `computation` is.
+
+    `is_softmax` says that its folds are those of one of narrow elements.
+    """
     lines = lines_each(computation)
     reads, writes = large_sizes(region, signature, computation)
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
     height, width = patch_of(computation, region.space.shape)
     size = height * width
-    shifted = _shifted(region, signature, reads or sizes, computation) if size == 1 else None
-    if shifted is not None:
-        return shifted
+    most_kept = MOST_KEPT if is_softmax else SHIFTED_KEPT
+    if size == 1:
+        shifted = _shifted(region, signature, reads or sizes, computation, most_kept)
+        if shifted is not None:
+            return shifted
     beside = _vector(region, min(sizes)) if size == 1 else width
     vector = max(beside, size)
     vectors = region.steps // vector
@@ -110,11 +117,16 @@ def plan_rows(region: Rows, signature: Signature, computation: Computation) -> R
 
 
 def _shifted(
-    region: Rows, signature: Signature, sizes: Sequence[int], computation: Computation
+    region: Rows,
+    signature: Signature,
+    sizes: Sequence[int],
+    computation: Computation,
+    most_kept: int,
 ) -> RowPlan | None:
     """Return the plan of rows that begin anywhere in a word, if elements are narrow.
 
-    `sizes` are the bytes of an element of each array that is read, or of what is written.
+    `sizes` are the bytes of an element of each array that is read, or of what is written. A
+    multiprocessor keeps `most_kept` rows in its shared memory, at most.
     """
     vector, lines = SHIFTED_BYTES // max(sizes), lines_each(computation)
     if _vector(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
@@ -133,7 +145,7 @@ def _shifted(
         return -(-(vectors + 1) // threads)
 
     holding = Holding(len(sizes), lines, lambda threads: vector * runs(threads) + 1)
-    kept = kept_of(region, computation, signature, SHIFTED_KEPT)
+    kept = kept_of(region, computation, signature, most_kept)
     held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
     kept = None if held else kept
     cluster = holding.cluster(slices, region, signature, kept)

@@ -21,13 +21,14 @@ from hlo2graph.backends.cuda.forms.folds.folding import LATER, FoldWriter
 from hlo2graph.backends.cuda.forms.folds.kept_row import KeptRow
 from hlo2graph.backends.cuda.forms.folds.row_plan import RowPlan, plan_rows
 from hlo2graph.backends.cuda.forms.folds.shifted_rows import ShiftedRow
-from hlo2graph.backends.cuda.forms.folds.softmax_rows import SoftmaxRows
+from hlo2graph.backends.cuda.forms.folds.softmax_rows import SoftmaxRows, narrow_softmax
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.windows import RULES
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Rows
+from hlo2graph.ops.region_softmax import Softmax
 from hlo2graph.ops.region_spaces import Size
 
 _Runs: TypeAlias = tuple[Sequence[Run], Sequence[Expr], Expr | None]
@@ -41,11 +42,12 @@ def rows_kernel(
     signature: Signature,
 ) -> KernelSource:
     """Return the kernel of a region of rows."""
-    plan = plan_rows(region, signature, computation)
+    softmax = narrow_softmax(region, computation, computations)
+    plan = plan_rows(region, signature, computation, is_softmax=softmax is not None)
     rules = RULES if plan.patch is not None else None
     emitter = ElementEmitter(computations, signature.index_type, rules)
     emitter.enter(computation)
-    _Writer(FoldWriter(emitter, region, computation), region, plan, computations).write()
+    _Writer(FoldWriter(emitter, region, computation), region, plan, softmax).write()
     emitter.leave()
     kept, threads = plan.kept, plan.team.threads
     lines, wide, blocks = emitter.needed_lines(), plan.vector > 1, plan.team.blocks
@@ -64,13 +66,12 @@ class _Writer:
         fold: FoldWriter,
         region: Rows,
         plan: RowPlan,
-        computations: Mapping[str, Computation],
+        softmax: Softmax | None,
     ) -> None:
         self.fold, self.region, self.plan = fold, region, plan
-        self.computations = computations
         self.emit = fold.emit
         self._held: list[Run] = []
-        self._softmax: SoftmaxRows | None = None
+        self._softmax = softmax
         self._shifted: ShiftedRow | None = None
         self._keeper = KeptRow(fold, plan.kept) if plan.kept else None
         stages = len(region.stages)
@@ -87,10 +88,10 @@ class _Writer:
         if self.plan.held:
             self._held = self._chunks("slice")
             ready = {k: len(self.region.stages) if first else 0 for k, first in ready.items()}
-        self._softmax = SoftmaxRows.of(self.fold, self.region, self.computations, self.plan)
-        if self._softmax:
+        softmax = SoftmaxRows.of(self.fold, self._softmax, self.plan)
+        if softmax:
             ready = {k: len(self.region.stages) if first else 0 for k, first in ready.items()}
-            self._softmax_stage(self._softmax, [k for k, first in ready.items() if first == 0])
+            self._softmax_stage(softmax, [k for k, first in ready.items() if first == 0])
         else:
             for number, stage in enumerate(self.region.stages):
                 early = [k for k, first in ready.items() if first == number]

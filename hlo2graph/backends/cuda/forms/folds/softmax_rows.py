@@ -25,6 +25,13 @@ from hlo2graph.ops.region_softmax import KEEPS_ORDER, Softmax, softmax_of
 NARROW = frozenset({"bf16", "f16"})
 
 
+def narrow_softmax(
+    region: Rows, computation: Computation, computations: Mapping[str, Computation]
+) -> Softmax | None:
+    """Return the softmax that a region's folds are, if any, whose exponentials are cheap."""
+    return softmax_of(computation, computations, region.stages, NARROW, KEEPS_ORDER)
+
+
 @dataclass(frozen=True, slots=True)
 class SoftmaxRows:
     """Writes both folds; `most` and `total` are a thread's variables."""
@@ -39,19 +46,15 @@ class SoftmaxRows:
     def of(
         cls,
         fold: FoldWriter,
-        region: Rows,
-        computations: Mapping[str, Computation],
+        softmax: Softmax | None,
         plan: RowPlan,
     ) -> SoftmaxRows | None:
-        """Declare the variables, if the region's folds are those of a softmax, and that pays.
+        """Declare the variables, if the folds are those of a softmax, and that pays.
 
-        It does where exponentials are cheap, and rows kept as they are read or a barrier dear.
+        It does where rows are kept as they are read, or a barrier is dear.
         """
         is_read = plan.kept is not None and plan.kept.is_read
-        if not is_read and plan.team.blocks == 1:
-            return None
-        softmax = softmax_of(fold.computation, computations, region.stages, NARROW, KEEPS_ORDER)
-        if softmax is None:
+        if softmax is None or (not is_read and plan.team.blocks == 1):
             return None
         emit = fold.emit
         least = emit.leaf(softmax.largest.operands[1], 0, ())
