@@ -85,7 +85,7 @@ class Measured:
         products by the bytes of an element.
     launch: seconds that a graph takes beside its nodes.
     elementwise, fold: seconds of the smallest kernels in a graph, from one to the next.
-    product, step: the same of a product, and for each step of its sums, up to `deepest`.
+    products: the same of products, by the bytes of an element and the depth of their sums.
     steps: seconds that each step adds to the smallest kernel of what has steps by its nature.
     """
 
@@ -95,10 +95,20 @@ class Measured:
     launch: float
     elementwise: float
     fold: float
-    product: float
-    step: float
+    products: Mapping[int, Mapping[int, float]]
     steps: Steps
-    deepest: int = 4096
+
+    def of_product(self, size: int, depth: int) -> float:
+        """Return the seconds of the smallest product of that depth, of elements of `size` bytes.
+
+        Between two depths that were measured, as far from each as it lies; not beyond the last.
+        """
+        known = self.products[min(self.products, key=lambda other: abs(other - size))]
+        below = max((n for n in known if n <= depth), default=min(known))
+        above = min((n for n in known if n > depth), default=below)
+        if above == below or depth < below:
+            return known[below]
+        return known[below] + (known[above] - known[below]) * (depth - below) / (above - below)
 
 
 MEASURED: Mapping[str, Measured] = MappingProxyType(
@@ -110,8 +120,10 @@ MEASURED: Mapping[str, Measured] = MappingProxyType(
             launch=2.36e-6,
             elementwise=0.55e-6,
             fold=0.86e-6,
-            product=0.97e-6,
-            step=0.68e-9,
+            products={
+                2: {32: 0.97e-6, 128: 0.93e-6, 512: 1.43e-6, 2048: 2.58e-6, 4096: 3.72e-6},
+                4: {32: 1.04e-6, 128: 1.13e-6, 512: 1.47e-6, 2048: 2.62e-6, 4096: 3.78e-6},
+            },
             steps=Steps(
                 fold=14.8e-9,
                 exchange=15.9e-9,

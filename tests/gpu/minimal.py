@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def latencies() -> dict[str, object]:
-    """Return seconds from node to node, by form; of products a line over their depth."""
+    """Return seconds from node to node, by form; of products by their depth."""
     node = per_node(elementwise)
     found: dict[str, object] = {
         "launch": alone(elementwise(1)) - node,
@@ -67,8 +67,6 @@ def latencies() -> dict[str, object]:
     for dtype in ("f32", "bf16"):
         seconds = [per_node(product(dtype, depth), fuse="default") for depth in DEPTHS]
         found[f"product {dtype}"] = dict(zip(DEPTHS, seconds, strict=True))
-        step, base = np.polyfit(DEPTHS, seconds, 1)
-        found[f"product {dtype} line"] = [float(base), float(step)]
     return found
 
 

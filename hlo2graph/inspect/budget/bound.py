@@ -17,7 +17,7 @@ from typing import assert_never
 
 from hlo2graph.hlo import Computation
 from hlo2graph.inspect.budget.chains import chain_seconds
-from hlo2graph.inspect.budget.cost import Costs, depth_of
+from hlo2graph.inspect.budget.cost import Costs, first_product
 from hlo2graph.inspect.budget.traffic import traffic_of
 from hlo2graph.ops.region import Attention, Folding, Own, SideBySide, region_of
 from hlo2graph.ops.sweeps import Sweeps
@@ -174,9 +174,9 @@ class _Bounds:
 
     def _heroic(self, computation: Computation, region: Own | Attention) -> float:
         """Return what the smallest kernel takes that has a product, or what needs its own form."""
-        measured, depth = self._measured, depth_of(computation)
-        if depth:
-            return measured.product + measured.step * min(depth, measured.deepest)
+        measured = self._measured
+        if product := first_product(computation):
+            return measured.of_product(*product)
         if self._flat or isinstance(region, Attention):
             return measured.fold
         steps = chain_seconds(computation[region.hero], computation, measured)

@@ -93,12 +93,16 @@ class Costs:
         return self._operations[name]
 
 
-def depth_of(computation: Computation) -> int:
-    """Return how many products are summed to a result of the first product in `computation`."""
+def first_product(computation: Computation) -> tuple[int, int] | None:
+    """Return of the first product in `computation` the bytes of an element, and how many it sums.
+
+    None where there is no product.
+    """
     for instr in computation.instructions:
         if count := _product(instr, computation):
-            return count // (2 * max(1, next(instr.shape.leaves()).elements))
-    return 0
+            size = _operands(instr, computation)[0].dtype.size
+            return size, count // (2 * max(1, next(instr.shape.leaves()).elements))
+    return None
 
 
 def _product(instr: Instruction, computation: Computation) -> int:
