@@ -19,8 +19,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     target = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError at a loop
     if target.exists() and not target.is_file():
-        with target.open("wb") as whole:
-            yield whole
+        try:
+            with target.open("wb") as whole:
+                yield whole
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         return
     temporary = target.with_name(f".{target.name[:64]}.{os.getpid()}.{threading.get_ident()}")
     try:

@@ -317,6 +317,20 @@ def test_plans_are_for_what_plan_takes_or_the_device_that_is_named(
     assert (found["target"], found["device"]["name"]) == (target, device)
 
 
+def test_a_compiled_file_is_planned_as_it_was(cli, tmp_path):
+    file, compiled = tmp_path / "m.hlo", tmp_path / "m.h2g"
+    file.write_text(TWO_CHAINS)
+    cli("compile", file, "--target", "sm_80", "--fuse", "none", "-o", compiled)
+    for flags, target, fuse in (
+        ((), "sm_80", "none"),
+        (("--fuse", "default"), "sm_80", "default"),
+        (("--target", "sm_90"), "sm_90", "default"),
+        (("--device", "h100"), "sm_90", "default"),
+    ):
+        found = json.loads(cli("budget", compiled, *flags, "--json", "-")[1])
+        assert (found["target"], found["fuse"]) == (target, fuse)
+
+
 def test_what_cannot_be_swept_is_an_error(cli, tmp_path):
     planned, several = tmp_path / "m.thunks", tmp_path / "two.hlo"
     planned.write_text(str(h2g.plan(TWO_CHAINS)))

@@ -12,6 +12,7 @@ from conftest import ADD
 
 from hlo2graph.cli import units
 from hlo2graph.cli.files import write_whole
+from hlo2graph.cli.main import COMMANDS
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["plan"], ["dot"], ["fmt"]])
@@ -20,6 +21,12 @@ def test_help_gives_examples(cli, command):
     assert (code, err) == (0, "")
     assert f"hlo2graph {command[0] if command else 'run'} " in out
     assert "Examples:" in out
+
+
+def test_the_list_of_commands_has_whole_sentences(cli):
+    listed = cli("--help")[1].partition("Commands:\n")[2].splitlines()
+    assert len(listed) == len(COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("..") for line in listed), listed
 
 
 def test_help_loads_nothing_heavy():
@@ -55,6 +62,10 @@ def test_a_file_is_whole_or_absent(tmp_path, monkeypatch):
 
 def test_output_may_be_a_device(cli, add):
     assert cli("plan", add, "-o", os.devnull)[0] == 0
+    full = "/dev/full"  # which Linux has
+    if os.path.exists(full):
+        code, _, err = cli("plan", add, "-o", full)
+        assert (code, err) == (2, "error: /dev/full: No space left on device\n")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import ROOT
 from jax import export
 
 import hlo2graph
@@ -212,6 +213,17 @@ def test_usage(cli, args, said):
     code, _, err = cli("import", *args)
     assert code == 2
     assert said in err
+
+
+def test_arrays_and_text_are_two_files(cli, tmp_path, monkeypatch):
+    from hlo2graph.cli import import_
+
+    given = import_.Input("x", (ROOT / "samples" / "mlp.hlo").read_text(), True, (np.zeros(3),))
+    monkeypatch.setattr(import_, "read_file", lambda _: given)
+    code, out, err = cli("import", "x.pb", "-o", tmp_path / "x.npz")
+    assert (code, out) == (2, "")
+    assert f"the arrays go to {tmp_path / 'x.npz'}; give the text another name" in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_tensorflow_it_says_what_to_install(cli, tmp_path, monkeypatch):

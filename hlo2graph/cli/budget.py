@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from hlo2graph.cli.files import emit_report, modules_in, only, read_file
+from hlo2graph.cli.files import Input, emit_report, modules_in, only, read_file
 from hlo2graph.cli.options import file_argument, json_option
 from hlo2graph.cli.paths import Written
-from hlo2graph.cli.programs import text_of
+from hlo2graph.cli.programs import text_of, why_options
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import FUSE, TARGETS, PlanOptions
 from hlo2graph.program.device_figures import DEVICES
@@ -35,7 +35,7 @@ PICTURES = frozenset({".png", ".pdf", ".jpg", ".html"})  # that a curve is not d
     "--target",
     type=click.Choice(TARGETS),
     help="What the plans are for; auto is what `run` would take here.  [default: auto, with "
-    "--device that device's]",
+    "--device that device's, of a .h2g file its own]",
 )
 @click.option(
     "--fuse",
@@ -84,11 +84,11 @@ def command(
         raise click.UsageError("the curve is drawn as SVG: name a file that ends with .svg")
     drawn = output is not None and output.lower().endswith(".svg")
     reports: list[BudgetReport] = []
-    target = target or (DEVICES[device].target if device else "auto")
-    options: PlanOptions = {"target": target, "fuse": fuse}
+    target = target or (DEVICES[device].target if device else None)
     whole = read_file(file)
     for part in [only(whole, "draw")] if drawn else modules_in(whole):
         with progress("planning"):
+            options = _options(part, target, fuse)
             plans = sweep(text_of(part), filename=part.filename, **options)
             reports.append(report_budget(plans, device))
     emit_report(
@@ -97,3 +97,11 @@ def command(
         json_file,
         output,
     )
+
+
+def _options(part: Input, target: str | None, fuse: str | None) -> PlanOptions:
+    """Return how to plan: as a .h2g file was planned, where nothing else is asked for."""
+    made: PlanOptions = {"target": target or "auto"}
+    if part.saved is not None and target is None:
+        made = why_options(part, {})
+    return {**made, "fuse": fuse} if fuse else made

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MARKED = 10  # findings of a plan that annotations show: as many as GitHub shows of a step
 
 
-@click.command("check")
+@click.command("check", short_help="Prove that the plan of FILE orders what it must, and no more.")
 @file_argument
 @output_option
 @click.option(

@@ -9,7 +9,7 @@ SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_HLO2GRAPH_COMPLETE"  # by which the script asks: click's name for it
 
 
-@click.command("completion")
+@click.command("completion", short_help="Print what completes command lines in a shell.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
     """Print the script that makes a shell complete hlo2graph's command lines.

@@ -10,7 +10,7 @@ from hlo2graph.cli.files import emit
 from hlo2graph.cli.options import json_option
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Say what is here of driver, compiler and GPU; what to fix.")
 @json_option
 def command(json_file: str | None) -> None:
     """Say what is here of driver, bindings, compiler and GPU, and what to fix.

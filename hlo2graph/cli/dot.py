@@ -28,7 +28,7 @@ MOST_LOWERED = 15_000  # instructions, which fusion takes seconds to make fewer 
 DOT = ("", ".dot", ".gv", ".txt")
 
 
-@click.command("dot")
+@click.command("dot", short_help="Draw the graph of FILE, each edge with its hazard and bytes.")
 @file_argument
 @output_option
 @dot_options

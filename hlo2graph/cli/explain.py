@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 QUESTIONS = ("critical-path", "false-edges", "why-not-graph")
 
 
-@click.command("explain")
+@click.command("explain", short_help="Say why one thunk of FILE runs before another, or does not.")
 @file_argument
 @click.argument("thunks", metavar="[A B]", nargs=-1)
 @click.option("--critical-path", is_flag=True, help="List the longest path's thunks.")

@@ -12,7 +12,7 @@ from hlo2graph.cli.voice import voice
 from hlo2graph.errors import BackendError, HloError, InputError, Source, Span
 
 
-@click.command("fmt")
+@click.command("fmt", short_help="Print each FILE as canonical HLO text.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=Named())
 @output_option
 @click.option("--check", is_flag=True, help="Print nothing; exit with 1 if one is not canonical.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hlo2graph.ops.spec import Array
 
 
-@click.command("import")
+@click.command("import", short_help="Print a program of another kind as HLO text.")
 @click.argument("file", metavar="[FILE]", required=False, type=Named())
 @click.option("--jax", "function", metavar="MODULE:FUNCTION", help="A function of JAX.")
 @click.option(
@@ -115,5 +115,7 @@ def _save(output: str | None, arrays: Mapping[str, Array]) -> None:
     from hlo2graph.inspect.arrays import save_arrays
 
     path = Path(output).with_suffix(".npz")
+    if path == Path(output):
+        raise click.UsageError(f"the arrays go to {path}; give the text another name")
     save_arrays(path, arrays)
     voice().note(f"{count} in {path}")

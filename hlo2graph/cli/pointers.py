@@ -14,7 +14,7 @@ from hlo2graph.cli.voice import voice
 from hlo2graph.options import PlanOptions
 
 
-@click.command("pointers")
+@click.command("pointers", short_help="Time each way to call a graph with arrays that move.")
 @file_argument
 @click.option(
     "--moves",

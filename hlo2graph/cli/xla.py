@@ -73,7 +73,7 @@ def _reading_options(function: F) -> F:
     return cast(F, bundled)
 
 
-@click.command("xla")
+@click.command("xla", short_help="Show the graphs that XLA made, from its dump, beside ours.")
 @click.argument("paths", metavar="DIR|FILE...", nargs=-1, required=True, type=Named())
 @output_option
 @_reading_options
