@@ -52,7 +52,10 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_HOMES[name]), name)
+    from hlo2graph.collector import paused
+
+    with paused():
+        found = getattr(import_module(_HOMES[name]), name)
     globals()[name] = found
     return found
 

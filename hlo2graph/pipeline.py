@@ -234,10 +234,14 @@ def compile(
     make = partial(plan, program, filename=filename, observe=observe, **planning)
     if machine == "host":
         return HostExecutable(make(), elided=elided)
-    from hlo2graph.backends.cuda.executable import CudaExecutable
-    from hlo2graph.saved.kept import place_of, planned_once
-
     with paused():
+        from hlo2graph.backends.cuda.driver import open_device
+        from hlo2graph.backends.cuda.functions import begin_own
+
+        begin_own(open_device().arch)  # beside all that is loaded below, and planned
+        from hlo2graph.backends.cuda.executable import CudaExecutable
+        from hlo2graph.saved.kept import place_of, planned_once
+
         place = None
         if isinstance(program, str) and not _is_planned(program) and observe is None:
             chosen = str(_resolved(planning)), matmul_precision, str(elided)

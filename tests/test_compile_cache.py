@@ -145,7 +145,25 @@ def test_what_belongs_to_no_hlo_is_compiled_once_and_is_last(monkeypatch):
         assert len(units) == 1
         assert own.cubin == builtin.TEXT.encode()
     assert len(done) == 2
-    assert [len(units) for units in seen] == [2, 1]
+    assert sorted(len(units) for units in seen) == [1, 1, 2]
+
+
+def test_what_belongs_to_no_hlo_is_begun_again_where_it_failed(monkeypatch):
+    def compiled(units, arch):
+        units = list(units)
+        if builtin.TEXT in units and not done:
+            raise BackendError("no compiler")
+        return [compiler.Compiled(text.encode(), cached=False) for text in units]
+
+    monkeypatch.setattr(functions, "compile_units", compiled)
+    monkeypatch.setattr(functions, "OWN", {})
+    done = []
+    functions.begin_own("sm_90")
+    with pytest.raises(BackendError, match="no compiler"):
+        compile_kernels([kernel("k", 100)], "sm_90")
+    done.append(1)
+    _, own = compile_kernels([kernel("k", 100)], "sm_90")
+    assert own.cubin == builtin.TEXT.encode()
 
 
 NEGATIONS = """HloModule m

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from sys import is_finalizing
 from typing import Any
@@ -11,14 +13,18 @@ from typing import Any
 from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.compiler import Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
+from hlo2graph.backends.cuda.nvrtc import FIRST
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.errors import BackendError
 
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
 LEAST_LETTERS = 3500  # of a unit's C++, but for the last one's
 MOST_ALIKE = 16  # units of the least length; those behind them grow
 
 _SECTION = re.compile(rb"\.text\.(\w+)\0")
-OWN: dict[str, Compiled] = {}  # what belongs to no HLO, by architecture: compiled once a process
+OWN: dict[str, Future[Compiled]] = {}  # what belongs to no HLO, by architecture: once a process
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=OWN.clear)  # where nobody goes on with what was begun
 
 
 class Functions:
@@ -54,26 +60,44 @@ class Functions:
                 cuda.cuModuleUnload(module)
 
 
+def begin_own(arch: str) -> None:
+    """Begin to compile what belongs to no HLO, and the compiler with it, while others are at work.
+
+    It needs no plan, nor the code of ours that makes one.
+    """
+    if arch not in OWN:
+        pool = ThreadPoolExecutor(1)
+        OWN[arch] = pool.submit(lambda: compile_units((FIRST, builtin.TEXT), arch)[1])
+        pool.shutdown(wait=False)
+
+
 def compile_kernels(
     sources: Iterable[KernelSource], arch: str, meanwhile: Callable[[], None] | None = None
 ) -> list[Compiled]:
-    """Compile all kernels of a plan, and last those that belong to no HLO.
+    """Compile all kernels of a plan, and return last those that belong to no HLO.
 
     The first are compiled while those behind them are still written. `meanwhile` is done when all
     are written, while they are compiled.
     """
+    begin_own(arch)
 
     def units() -> Iterator[str]:
         yield from units_of(source.text for source in sources)
-        if arch not in OWN:
-            yield builtin.TEXT
         if meanwhile is not None:
             meanwhile()
 
-    found = compile_units(units(), arch)
-    if arch in OWN:
-        return [*found, OWN[arch]]
-    OWN[arch] = replace(found[-1], cached=True)
+    return [*compile_units(units(), arch), _own(arch)]
+
+
+def _own(arch: str) -> Compiled:
+    """Return what was begun; who asks next finds it cached."""
+    try:
+        found = OWN[arch].result()
+    except BackendError:
+        del OWN[arch]
+        raise
+    OWN[arch] = again = Future[Compiled]()
+    again.set_result(replace(found, cached=True))
     return found
 
 

@@ -20,6 +20,8 @@ PATIENCE_S = 60  # that a helper waits for work before it ends
 READY = b"."  # what a helper says first
 SIZE = struct.Struct("=Q")  # of an answer, in front of it
 KEPT_BYTES = 1 << 25  # of freed memory, which the next text takes without asking the system for it
+# The first text of a process takes tens of milliseconds more: none that is waited for should be it.
+FIRST = 'extern "C" __global__ void k(float* r0) { r0[threadIdx.x] += 1.0f; }'
 
 Texts = Sequence[tuple[str, str]]
 
@@ -97,9 +99,7 @@ def serve(path: str, number: int) -> None:
     library = Nvrtc(path)
     answers.write(READY)
     answers.flush()
-    # The first text of a process takes tens of milliseconds more: none that is waited for should.
-    warm = 'extern "C" __global__ void k(float* r0) { r0[threadIdx.x] += 1.0f; }'
-    library.compile(warm, (("", ""),), (f"-arch=sm_{library.architectures()[-1]}",), "CUBIN")
+    library.compile(FIRST, (("", ""),), (f"-arch=sm_{library.architectures()[-1]}",), "CUBIN")
     while select.select([number], [], [], PATIENCE_S)[0]:
         try:
             asked = marshal.load(questions)
