@@ -12,6 +12,7 @@ from hlo2graph.backends.cuda import builtin, cache, compiler, functions
 from hlo2graph.backends.cuda.functions import compile_kernels, names_in, units_of
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.errors import BackendError
 
 TEXT = compiler.unit_text(['extern "C" __global__ void k(int* r0) {\n  r0[0] = 1;\n}\n'])
 
