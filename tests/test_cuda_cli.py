@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
@@ -104,6 +105,23 @@ def test_doctor_fails_for_what_is_broken(cli, monkeypatch):
     code, out, _ = cli("doctor")
     assert code == 1
     assert "broken   RuntimeError: torn" in out
+
+
+@pytest.mark.parametrize("extra", ["cuda", "blas", "jax", "tf", "draw"])
+def test_doctor_names_every_extra(cli, monkeypatch, extra):
+    def none(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "version", none)
+    code, out, _ = cli("doctor")
+    assert code in (0, 1)
+    assert f"pip install 'hlo2graph[{extra}]'" in out
+
+
+def test_doctor_says_that_graphviz_is_a_program(cli, monkeypatch):
+    monkeypatch.setattr(doctor, "version", lambda _: "1.0")
+    monkeypatch.setattr(doctor, "which", lambda _: None)
+    assert "Graphviz       missing  its program dot is not installed" in cli("doctor")[1]
 
 
 def test_doctor_as_json(cli):

@@ -13,7 +13,7 @@ from hlo2graph.cli.options import json_option
 @click.command("doctor", short_help="Say what is here of driver, compiler and GPU; what to fix.")
 @json_option
 def command(json_file: str | None) -> None:
-    """Say what is here of driver, bindings, compiler and GPU, and what to fix.
+    """Say what is here of driver, bindings, compiler, GPU and extras, and what to fix.
 
     Runs a small program on the GPU if there is one. Exits with 1 if something
     that is there does not work; what is missing is no error.

@@ -69,7 +69,8 @@ _planning = (
         "--memory-budget",
         metavar="BYTES",
         type=units.size,
-        help="Arena size to aim for at the price of `reuse` edges; 4096, 64KiB, 1.5MB.",
+        help="Arena size to aim for at the price of `reuse` edges; 4096, 64KiB, 1.5MB."
+        "  [default: no limit]",
     ),
     click.option(
         "--max-buffer-reuse",

@@ -166,7 +166,10 @@ _OPTIONS = (
         help="Measuring time of all modes together; also 500ms. 0 measures nothing.",
     ),
     click.option(
-        "--iterations", metavar="N", type=click.IntRange(min=1), help="Rounds to measure, at most."
+        "--iterations",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Rounds to measure, at most.  [default: as many as --duration lets]",
     ),
     click.option(
         "--percentile",
@@ -174,7 +177,7 @@ _OPTIONS = (
         type=units.percentiles,
         default="50,90,99",
         show_default=True,
-        help="Of latency.",
+        help="Which of latency the table has.",
     ),
     click.option(
         "--threads",
@@ -202,7 +205,7 @@ _OPTIONS = (
         metavar="F.json",
         type=Written(stdout=False),
         help="Write when each node ran, lane by lane, with arrows for edges and the bytes alive: a "
-        "trace for ui.perfetto.dev.",
+        "trace for ui.perfetto.dev; list the nodes too, as --profile does.",
     ),
     click.option(
         "--fail-if-slower",

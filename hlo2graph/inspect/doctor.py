@@ -1,13 +1,15 @@
-"""What is here of what CUDA takes, whether it works, and what to do where it does not."""
+"""What is here of what CUDA and extras take, whether it works, and what to do where it does not."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from shutil import which
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,8 @@ def examine() -> tuple[Finding, ...]:
         CUDA_RUN: _run,
         "cuBLASLt": _products,
         "jax": _jax,
+        "TensorFlow": _tensorflow,
+        "Graphviz": _graphviz,
     }
     return tuple(_safely(what, look) for what, look in looks.items())
 
@@ -203,14 +207,30 @@ def _products() -> Finding:
 
 
 def _jax() -> Finding:
-    return _package("jax", "jax", "for `--reference xla`: pip install 'hlo2graph[jax]'")
+    uses = "for `--reference xla`, StableHLO, protos and hlo2graph.jax"
+    return _package("jax", ("jax",), f"{uses}: pip install 'hlo2graph[jax]'")
 
 
-def _package(name: str, what: str, otherwise: str) -> Finding:
-    try:
-        return Finding(what, OK, version(name))
-    except PackageNotFoundError:
-        return Finding(what, MISSING, "not installed, and not needed", otherwise)
+def _tensorflow() -> Finding:
+    names = ("tensorflow", "tensorflow-cpu")
+    return _package("TensorFlow", names, "for `import --saved-model`: pip install 'hlo2graph[tf]'")
+
+
+def _graphviz() -> Finding:
+    uses = "for `dot -o` of .svg, .png and .pdf"
+    package = _package("Graphviz", ("graphviz",), f"{uses}: pip install 'hlo2graph[draw]'")
+    if package.state == OK and which("dot") is None:
+        program = f"{uses}: apt-get install graphviz, brew install graphviz"
+        return Finding("Graphviz", MISSING, "its program dot is not installed", program)
+    return package
+
+
+def _package(what: str, names: tuple[str, ...], otherwise: str) -> Finding:
+    """Look for a package, which may come under several names."""
+    for name in names:
+        with suppress(PackageNotFoundError):
+            return Finding(what, OK, version(name))
+    return Finding(what, MISSING, "not installed, and not needed", otherwise)
 
 
 def _has_driver() -> bool:
