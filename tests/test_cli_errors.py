@@ -106,6 +106,26 @@ def test_no_gpu_exits_with_3(cli, add, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("plan", "--annotations", "github"), "Missing argument 'FILE'."),
+        (("plan", "FILE", "--fuse", "x", "--annotations", "github"), "Invalid value for '--fuse'"),
+        (("--annotations", "github", "plan", "FILE", "--bad"), "No such option '--bad'."),
+        (("plan", "FILE", "-o", "/nowhere/x", "--annotations", "github"), "/nowhere/x: No such"),
+        (("run", "FILE", "--backend", "cuda", "--annotations", "github"), "no NVIDIA driver"),
+    ],
+)
+def test_every_error_is_annotated_wherever_the_option_stands(cli, add, monkeypatch, args, said):
+    def no_gpu():
+        raise BackendError("no NVIDIA driver")
+
+    monkeypatch.setattr("hlo2graph.pipeline.cuda_target", no_gpu)
+    code, _, err = cli(*(add if arg == "FILE" else arg for arg in args))
+    assert code in (2, 3)
+    assert err.splitlines()[-1].startswith(f"::error::{said}")
+
+
+@pytest.mark.parametrize(
     ("args", "flags"),
     [
         (("dot", "--unroll-loops", "3"), "--unroll-loops"),

@@ -102,6 +102,7 @@ def main() -> NoReturn:
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
+        voice.annotate(error.format_message())
         code = error.exit_code
     except BrokenPipeError:  # as `plan FILE | head` leaves it
         _drop_output()

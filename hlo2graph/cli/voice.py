@@ -83,6 +83,7 @@ COMMON = (
         ["-q", "--quiet"],
         is_flag=True,
         expose_value=False,
+        is_eager=True,  # heard before another option is found to be wrong
         callback=_hear,
         help="Say no progress and no notes, only results and errors.",
     ),
@@ -91,6 +92,7 @@ COMMON = (
         metavar="|".join(FORMS),
         type=click.Choice(FORMS),
         expose_value=False,
+        is_eager=True,  # heard before another option is found to be wrong
         callback=_hear,
         help="Say errors and faults also in a form that marks their lines: on GitHub.",
     ),
