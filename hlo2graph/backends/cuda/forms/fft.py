@@ -92,7 +92,7 @@ class _Writer:
             emit.line("__syncthreads();")
             self._copy_out(threads)
         blocks = -(-self.count // self.lines)
-        source = self.form.source(emit, blocks, threads)
+        source = self.form.source(emit, blocks, threads, wide=True)
         size = (self.lines * self.pitch + turns_of(held)) * self.dtype.size
         return KernelSource(source.name, source.text, source.grid, threads, size)
 
