@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 
 from hlo2graph.hlo import DTYPES
 from tests.gpu.form_text import LOOP, Forms, matrix, module
+
+SECTOR = 32  # bytes that memory moves at least
+INDEX = 4  # bytes of an index
 
 
 def moves() -> Forms:
@@ -29,7 +33,10 @@ def moves() -> Forms:
         "reverse rows": (_reversed, LOOP),
         "gather rows": (_gathered("f32", 300), LOOP),
         "gather odd rows bf16": (_gathered("bf16", 301), LOOP),
-        "gather short rows": (_gathered("f32", 8), None),
+        "gather short rows": (_gathered("f32", 8), _reached(32)),
+        "gather rows of 4 bytes": (_gathered("f32", 1), _reached(4)),
+        "gather rows of 12 bytes": (_gathered("f32", 3), _reached(12)),
+        "gather rows of 64 bytes": (_gathered("f32", 16), _reached(64)),
         "update rows": (_updated, LOOP),
         "select": (_selected, LOOP),
     }
@@ -121,6 +128,17 @@ def _gathered(dtype: str, columns: int) -> Callable[[int], str]:
         )
 
     return write
+
+
+def _reached(row: int) -> float:
+    """Return the target of a gather of short rows of so many bytes, from anywhere in an array.
+
+    Memory moves whole sectors, and no row shares its own with the one before. Rows begin at all
+    multiples of what row and sector have in common.
+    """
+    starts = range(0, SECTOR, gcd(row, SECTOR))
+    sectors = sum(-(-(start + row) // SECTOR) for start in starts) / len(starts)
+    return LOOP * (2 * row + INDEX) / (row + INDEX + sectors * SECTOR)
 
 
 def _updated(size: int) -> str:
