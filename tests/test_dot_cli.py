@@ -79,7 +79,13 @@ def test_times_colour_the_nodes(cli, tmp_path):
     line = next(line for line in out.splitlines() if 'tooltip="sum"' in line)
     assert "9.00 s" in line
     assert "#f68f63" in line
+    assert "times measured on" in cli(*given)[1].splitlines()[1]
     assert "9.00 s" not in cli(*given, "--color", "kind")[1]
+    assert "times" not in cli(*given, "--color", "kind")[1].splitlines()[1]
+    assert "times estimated for an H200" in cli(*given[:4], "--color", "time")[1].splitlines()[1]
+    assert cli(*given[:4], "-o", tmp_path / "g.json")[0] == 0
+    caption = json.loads((tmp_path / "g.json").read_text())["caption"]
+    assert "times estimated for an H200" in caption
     code, _, err = cli("dot", given[1], "--target", "sm_90", "--times", times)
     assert code == 2
     assert "another plan of wide_branches: draw it with --target host --fuse none" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,6 +121,8 @@ def _drawn(
             return page(
                 picture, plan=plan, module=module, durations=times, choices=others, colour=colour
             )
+        if times is not None and (colour == "time" or suffix == ".json"):
+            picture = replace(picture, caption=(*picture.caption, f"times {times.how}"))
         return written(picture, "dot" if suffix in DOT else suffix.removeprefix("."), colour)
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hlo2graph.inspect.budget.time import estimated_seconds
+from hlo2graph.inspect.durations import device_of
 from hlo2graph.inspect.explain.paths import ARTEFACTS
 from hlo2graph.inspect.figures import bytes_text, columns, time_text
 from hlo2graph.program.buffers.sweep import DEFAULT, SERIAL
@@ -74,7 +75,7 @@ def report_budget(plans: Iterable[tuple[str, Plan]], device: str | None) -> Budg
     """
     points = []
     for name, plan in plans:
-        device = device or ("a100" if plan.target == "sm_80" else "h200")
+        device = device or device_of(plan)
         points.append(_measure(name, plan, device))
     assert device is not None  # there are plans
     ordered = tuple(sorted(points, key=lambda point: point.arena))
