@@ -131,6 +131,14 @@ def test_units_begin_as_soon_as_they_are_long_enough_and_grow():
     assert list(units_of([])) == []
 
 
+def test_a_routine_is_a_unit_of_its_own():
+    short, routine = "hlo::add(x, y);", "hlo::factor_block<128, 512>(a);"
+    found = list(units_of([short, routine, f"{routine} ", f"{short} "]))
+    assert found == [
+        compiler.unit_text(u) for u in ([routine], [f"{routine} "], [short, f"{short} "])
+    ]
+
+
 def test_what_belongs_to_no_hlo_is_compiled_once_and_is_last(monkeypatch):
     seen = []
 

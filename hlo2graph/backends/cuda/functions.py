@@ -14,6 +14,7 @@ from hlo2graph.backends.cuda import builtin
 from hlo2graph.backends.cuda.compiler import Compiled, compile_units, unit_text
 from hlo2graph.backends.cuda.driver import call, cuda
 from hlo2graph.backends.cuda.nvrtc import FIRST
+from hlo2graph.backends.cuda.prelude import takes_routine
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.errors import BackendError
 
@@ -110,7 +111,7 @@ def units_of(texts: Iterable[str]) -> Iterator[str]:
     """Yield translation units of different kernels' texts, each as soon as its texts are there.
 
     Units are compiled side by side, but one after another is parsed, headers first: the more there
-    is, the longer is each.
+    is, the longer is each. A routine takes longer than that by itself.
     """
     unit: list[str] = []
     known: set[str] = set()
@@ -119,6 +120,9 @@ def units_of(texts: Iterable[str]) -> Iterator[str]:
         if text in known:
             continue
         known.add(text)
+        if takes_routine(text):
+            yield unit_text([text])
+            continue
         unit.append(text)
         letters, written = letters + len(text), written + len(text)
         if letters >= max(LEAST_LETTERS, written // MOST_ALIKE):

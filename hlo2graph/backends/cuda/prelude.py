@@ -11,6 +11,18 @@ from importlib.resources import files
 
 from hlo2graph.backends.cuda.source import HEADER
 
+_OF_ROUTINES = (
+    "digits",
+    "factor",
+    "fft",
+    "linear_algebra",
+    "panels",
+    "search",
+    "sort",
+    "spectra",
+    "top",
+)
+_ROUTINES = frozenset(f"{name}.cuh" for name in _OF_ROUTINES)
 _INCLUDED = re.compile(r'^#include "(\w+\.cuh)"', re.MULTILINE)
 _USED = re.compile(r"\bhlo::(\w+)")
 _DECLARED = re.compile(
@@ -40,6 +52,11 @@ def headers_for(text: str) -> tuple[tuple[str, str], ...]:
     order = _INCLUDED.findall(dict(headers())[HEADER])
     least = "".join(f'#include "{name}"\n' for name in order if name in used)
     return tuple((name, least if name == HEADER else held) for name, held in headers())
+
+
+def takes_routine(text: str) -> bool:
+    """Tell whether a kernel is a routine of a header, whose length its own text does not show."""
+    return any(_owners().get(name) in _ROUTINES for name in _USED.findall(text))
 
 
 @cache
