@@ -196,3 +196,12 @@ ENTRY e {
     module = side_by_side(h2g.parse(text))
     names = [i.name for i in module.entry.instructions]
     assert names.index("a") < names.index("first") < names.index("second") < names.index("b")
+
+
+def test_what_only_others_read_costs_a_kernel_nothing():
+    """A value that two kernels have, each for itself, may be left over where these become one."""
+    text = "HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n a = f32[8] sine(x)\n"
+    text += " b = f32[8] negate(x)\n ROOT t = (f32[8], f32[8]) tuple(a, b)\n}\n"
+    body = Body.of(h2g.parse(text).entry, frozenset())
+    found = Judge(body).whole(frozenset({"a", "b"}), ("b",))
+    assert found.cost.repeated == 1

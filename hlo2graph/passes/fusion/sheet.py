@@ -113,6 +113,7 @@ class Sheet:
         if name in self.results:
             elements, places = max(elements, facts.elements), max(places, 1)
             self.indices[name] = self.indices.get(name, _NONE) | _OWN
+        self.indices.setdefault(name, _NONE)  # of what others alone read, which have it too
         if name in self.once:
             elements = min(elements, facts.elements)
         self.members.add(name)
