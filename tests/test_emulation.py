@@ -17,12 +17,9 @@ from random_modules import random_module
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.support import check_support
-from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
-from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
-from tests.emulation.agreement import both_ways
+from tests.emulation.agreement import agree_with_the_host
 
 pytestmark = [
     pytest.mark.slow,
@@ -53,29 +50,18 @@ def programs():
     return found, Kernels(list(found.values()))
 
 
-def agrees(plan, kernels, skipped=frozenset(), seed: int = 0) -> None:
-    """Require the host's results, and the same bits in another order of blocks and threads."""
-    arguments = random_inputs(plan.inputs, seed)
-    got = both_ways(plan, kernels, arguments)
-    want = HostExecutable(plan)(*arguments)
-    for number, (ours, theirs, bound) in enumerate(zip(got, want, plan.outputs, strict=True)):
-        if number not in skipped:
-            found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)
-            assert found.ok, str(found)
-
-
 @pytest.mark.parametrize("fuse", ["none", "default"])
 @pytest.mark.parametrize("name", [p.stem for p in RUNNABLE])
 def test_samples_agree_with_the_host(name, fuse):
     plans, kernels = samples(fuse)
-    agrees(plans[name], kernels, DRAWN.get(name, frozenset()))
+    agree_with_the_host(plans[name], kernels, skipped=DRAWN.get(name, ()))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_edge_cases_agree_with_the_host(name):
     plans, kernels = programs()
     for seed in (0, 1):
-        agrees(plans[name], kernels, seed=seed)
+        agree_with_the_host(plans[name], kernels, seed=seed)
 
 
 @pytest.mark.parametrize("fuse", ["none", "default"])
@@ -83,7 +69,7 @@ def test_random_modules_agree_with_the_host(fuse):
     plans = [plan_of(random_module(Random(seed), 20), fuse) for seed in range(30)]
     kernels = Kernels(plans)
     for plan in plans:
-        agrees(plan, kernels)
+        agree_with_the_host(plan, kernels)
 
 
 @pytest.mark.parametrize("path", [p for p in SAMPLES if p.stem in REFUSED], ids=lambda p: p.stem)
@@ -126,19 +112,19 @@ def test_a_fusion_of_what_needs_kernels_of_its_own_becomes_several(fuse):
     kernels = Kernels(plans)
     for plan in plans:
         assert len(plan.body.thunks) > 1
-        agrees(plan, kernels)
+        agree_with_the_host(plan, kernels)
 
 
 def test_long_chains_neither_nest_nor_grow():
     plan = plan_of(long_fusion(5000))
     (source,) = kernels_of(plan).values()
     assert source.text.count("\n") < 30000
-    agrees(plan, Kernels([plan]))
+    agree_with_the_host(plan, Kernels([plan]))
 
 
 def test_deep_fusions_end():
     plan = plan_of(nested_fusions(150))
-    agrees(plan, Kernels([plan]))
+    agree_with_the_host(plan, Kernels([plan]))
 
 
 def test_draws_keep_to_their_distribution():

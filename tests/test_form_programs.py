@@ -9,13 +9,13 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import compare, tolerance_for
 from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.plans import choose_for
 from tests.fake_cuda import fake
 from tests.gpu import forms, suite
 from tests.gpu.form_programs import SIZES, programs
@@ -33,7 +33,7 @@ def test_programs_agree_with_the_host(monkeypatch, multiprocessors, index):
     """With none of them every loop is wide, and every one across the grain tiled."""
     monkeypatch.setattr(Signature, "index_type", property(lambda _: index))
     figures = DeviceFigures(multiprocessors, 2048, 4.8e12)
-    monkeypatch.setattr(kernels_module, "figures_for", lambda _: figures)
+    choose_for(figures, monkeypatch)
     texts = {p.name: p.text for p in programs((SMALL,))}
     plans = {name: hlo2graph.plan(text, target="sm_90") for name, text in texts.items()}
     kernels = Kernels(list(plans.values()))

@@ -8,12 +8,12 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.program.device_figures import FIGURES
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
+from tests.emulation.plans import choose_for
 from tests.fold_programs import fold_program
 
 READ = (("softmax", "bf16", 50257), ("log_softmax", "f16", 40003), ("layer_norm", "bf16", 40000))
@@ -24,7 +24,7 @@ DEAR = (("f32", 33001), ("f32", 50257))
 def without_clusters(monkeypatch):
     """Plan for a device where rows have a block at most."""
     figures = replace(FIGURES["sm_90"], cluster=1)
-    monkeypatch.setattr(kernels_module, "figures_for", lambda _: figures)
+    choose_for(figures, monkeypatch)
 
 
 def kernel(form: str, dtype: str, rows: int, columns: int) -> KernelSource:
@@ -110,3 +110,15 @@ def test_rounds_of_long_rows_have_no_tests(columns):
     text = kernel("layer_norm", "bf16", 4000, columns).text
     rounds = text[text.index("for (") : text.index("shuffle_down")]
     assert rounds.count("if (") == 1 + (columns % 8 > 0)  # the first round, and the row's ends
+
+
+def test_scalars_of_which_each_is_asked_for_twice_are_no_trouble():
+    steps = "".join(f"  v{k + 1} = f32[] multiply(v{k}, v{k})\n" for k in range(40))
+    text = fold_program("softmax", "f32", (3, 33001), (1,)).replace(
+        "  less = f32[3,33001] subtract(p0, tops)",
+        "  first = f32[1,1] slice(p0), slice={[0:1], [0:1]}\n  v0 = f32[] reshape(first)\n"
+        f"{steps}  s = f32[3,33001] broadcast(v40), dimensions={{}}\n"
+        "  less = f32[3,33001] subtract(s, tops)",
+    )
+    (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
+    assert len(source.text.splitlines()) < 1000

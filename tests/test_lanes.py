@@ -23,12 +23,12 @@ from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.widen import lanes_for
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, same_bits, tolerance_for
-from hlo2graph.program.device_figures import DeviceFigures
+from hlo2graph.inspect.compare import same_bits
 from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation.agreement import agree_with_the_host
+from tests.emulation.plans import FLAT
 
 DTYPES = ("f32", "bf16", "f16", "f64", "s8", "u16", "s32", "s64", "pred", "f8e4m3fn", "s4", "c64")
-FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 ADD = scalar_region("add", "add", "f32")
 
 
@@ -48,16 +48,10 @@ def planned(text: str, fuse: str = "none"):
     return hlo2graph.plan(text, target="sm_90", fuse=fuse)
 
 
-def agree(plans, skipped=frozenset()) -> None:
+def agree(plans) -> None:
     kernels = Kernels(plans)
     for plan in plans:
-        arguments = random_inputs(plan.inputs, 0)
-        got = EmulatedExecutable(plan, kernels)(*arguments)
-        want = HostExecutable(plan)(*arguments)
-        for number, (ours, theirs, bound) in enumerate(zip(got, want, plan.outputs, strict=True)):
-            if number not in skipped:
-                found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)
-                assert found.ok, f"{plan}\n{found}"
+        agree_with_the_host(plan, kernels)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from random import Random
 
 import numpy as np
@@ -13,22 +14,11 @@ import hlo2graph
 from hlo2graph.backends.cuda.compiler import compile_cubin, compile_ptx, unit_text
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.host import HostExecutable
-from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, tolerance_for
 from tests.emulation import EmulatedExecutable, Kernels
-from tests.emulation.agreement import both_ways
+from tests.emulation.agreement import agree_with_the_host
 
 SIZES = (1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 64, 96, 100, 127, 128, 257, 520)
 LONG = (1000, 1024, 4099, 8192, 9001)
-
-
-def agrees(text: str, plan, kernels) -> None:
-    arguments = random_inputs(plan.inputs, 0)
-    got = both_ways(plan, kernels, arguments)
-    want = HostExecutable(plan)(*arguments)
-    for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-        found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)
-        assert found.ok, f"{found} in\n{text}"
 
 
 def drawn(form: str, rnd: Random) -> str:
@@ -36,22 +26,15 @@ def drawn(form: str, rnd: Random) -> str:
     rank = rnd.randint(1, 4)
     dims = [rnd.choice(SIZES) for _ in range(rank)]
     reduced = sorted(rnd.sample(range(rank), rnd.randint(1, rank)))
-    while sum(n > 1 for n in dims) > 2 and _product(dims) > 20000:
+    while prod(dims) > 20_000:  # a thread of a loop may sum up all of them
         dims[rnd.randrange(rank)] = rnd.choice((1, 2, 3))
     if rnd.random() < 0.3:
         dims[rnd.choice(reduced)] = rnd.choice(LONG)
-        dims = [n if n in LONG else min(n, 3) for n in dims]
+        dims = [n if n in LONG else min(n, 2) for n in dims]
     order = rnd.sample(range(rank), rank)
     layout = f"{{{','.join(map(str, order))}}}" if rnd.random() < 0.4 else ""
     dtype = rnd.choice(("f32", "f32", "bf16", "f16", "f64"))
     return fold_program(form, dtype, dims, reduced, layout)
-
-
-def _product(dims) -> int:
-    found = 1
-    for n in dims:
-        found *= n
-    return found
 
 
 @pytest.mark.slow
@@ -62,8 +45,8 @@ def test_random_shapes_agree_with_the_host(form):
     texts = [drawn(form, rnd) for _ in range(4)]
     plans = [hlo2graph.plan(text, target="sm_90", fuse="none") for text in texts]
     kernels = Kernels(plans)
-    for text, plan in zip(texts, plans, strict=True):
-        agrees(text, plan, kernels)
+    for plan in plans:
+        agree_with_the_host(plan, kernels)
 
 
 KINDS = (
@@ -94,8 +77,8 @@ ENTRY e {{ x = {dtype}[{whole}] parameter(0) z = {dtype}[] constant({start})
     ]
     plans = [hlo2graph.plan(text, target="sm_90", fuse="none") for text in texts]
     kernels = Kernels(plans)
-    for text, plan in zip(texts, plans, strict=True):
-        agrees(text, plan, kernels)
+    for plan in plans:
+        agree_with_the_host(plan, kernels)
 
 
 @pytest.mark.slow
@@ -123,7 +106,7 @@ ENTRY e {{
   ROOT f = ({left}, f32[40,50]{{1,0}}, {shape}) fusion(x, y), kind=kInput, calls=fused
 }}"""
     plan = hlo2graph.plan(text, target="sm_90", fuse="none")
-    agrees(text, plan, Kernels([plan]))
+    agree_with_the_host(plan, Kernels([plan]))
 
 
 WIDE = {

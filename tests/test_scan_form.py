@@ -7,16 +7,11 @@ from agreement import module, scalar_region
 from needs import needs_gxx
 
 import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
-from hlo2graph.backends.host import HostExecutable
-from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, tolerance_for
-from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import Kernels
-from tests.emulation.agreement import both_ways
+from tests.emulation.agreement import agree_with_the_host
+from tests.emulation.plans import FLAT, choose_for
 
-FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 LENGTHS = (64, 65, 255, 256, 1000, 2048, 2053, 4100)
 # Composes a * x + b: associative, but not commutative.
 AFFINE = """fold {
@@ -72,16 +67,11 @@ def programs():
 @pytest.mark.parametrize("alone", [False, True])
 def test_running_folds_agree_with_the_host(monkeypatch, alone):
     if alone:
-        monkeypatch.setattr(kernels_module, "figures_for", lambda _: FLAT)
+        choose_for(FLAT, monkeypatch)
     fuse = "none" if alone else "default"
     plans = [hlo2graph.plan(text, target="sm_90", fuse=fuse) for text in programs()]
     kernels = Kernels(plans)
     texts = [s.text for plan in plans for s in kernels_of(plan).values()]
     assert any("const int row = " in text for text in texts) == alone
     for plan in plans:
-        arguments = random_inputs(plan.inputs, 0)
-        got = both_ways(plan, kernels, arguments)
-        want = HostExecutable(plan)(*arguments)
-        for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-            found = compare(ours, theirs, tolerance_for(bound.shape.dtype), bound.name)
-            assert found.ok, f"{found}\n{plan}"
+        agree_with_the_host(plan, kernels)

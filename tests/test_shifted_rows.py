@@ -6,14 +6,12 @@ import pytest
 from needs import needs_gxx
 
 import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
-from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
+from tests.emulation.plans import FLAT, choose_for
 from tests.fold_programs import fold_program
 
-FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 PROGRAMS = (
     ("softmax", "bf16", (37, 197), (1,)),
     ("softmax", "f16", (5, 3, 1501), (2,)),
@@ -28,7 +26,7 @@ PROGRAMS = (
 @pytest.fixture
 def with_many_rows(monkeypatch):
     """Let few rows be cut as many are."""
-    monkeypatch.setattr(kernels_module, "figures_for", lambda _: FLAT)
+    choose_for(FLAT, monkeypatch)
 
 
 def text_of(text: str) -> str:

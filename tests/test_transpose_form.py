@@ -12,17 +12,12 @@ from hypothesis import strategies as st
 from needs import needs_gxx
 
 import hlo2graph
-from hlo2graph.backends.cuda import kernels as kernels_module
 from hlo2graph.backends.cuda.kernels import kernels_of
-from hlo2graph.backends.host import HostExecutable
-from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import same_bits
-from hlo2graph.program.device_figures import DeviceFigures
 from hlo2graph.program.uses import computing
 from tests.emulation import EmulatedExecutable, Kernels
-from tests.emulation.agreement import both_ways
+from tests.emulation.agreement import agree_exactly
+from tests.emulation.plans import FLAT, choose_for
 
-FLAT = DeviceFigures(multiprocessors=0, threads=0, bytes_per_second=0)
 EXACT = {"f32": "negate", "bf16": "negate", "f16": "abs", "f64": "negate", "u8": "not"} | {
     "s8": "negate",
     "pred": "not",
@@ -36,7 +31,7 @@ SIZES = (1, 2, 16, 17, 20, 32, 33, 36, 64, 65, 68)
 @pytest.fixture
 def always_tiled(monkeypatch):
     """Let small arrays go through tiles too."""
-    monkeypatch.setattr(kernels_module, "figures_for", lambda _: FLAT)
+    choose_for(FLAT, monkeypatch)
 
 
 def planned(text: str):
@@ -114,9 +109,7 @@ def test_turned_elements_agree_with_the_host(always_tiled):
         kernels = Kernels(plans)
         for plan in plans:
             tiled += "__syncthreads" in text_of(plan)
-            arguments = random_inputs(plan.inputs, 0)
-            got = both_ways(plan, kernels, arguments)
-            assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
+            agree_exactly(plan, kernels)
 
     check()
     assert tiled
@@ -146,9 +139,7 @@ def test_tiles_of_all_sizes_agree_with_the_host(always_tiled):
     assert len({"hlo::turn_square" in text_of(plan) for plan in plans}) == 2
     kernels = Kernels(plans)
     for plan in plans:
-        arguments = random_inputs(plan.inputs, 0)
-        got = EmulatedExecutable(plan, kernels)(*arguments)
-        assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
+        agree_exactly(plan, kernels)
 
 
 THIN = (
@@ -177,9 +168,7 @@ def test_tiles_that_fit_small_sides_agree_with_the_host(always_tiled):
     assert len({"if (rank < " in text for text in texts}) == 2
     kernels = Kernels(plans)
     for plan in plans:
-        arguments = random_inputs(plan.inputs, 0)
-        got = both_ways(plan, kernels, arguments)
-        assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
+        agree_exactly(plan, kernels)
 
 
 @needs_gxx
@@ -189,9 +178,7 @@ def test_thin_sides_agree_with_the_host(always_tiled):
     assert not any("__syncthreads" in text_of(plan) for plan in plans)
     kernels = Kernels(plans)
     for plan in plans:
-        arguments = random_inputs(plan.inputs, 0)
-        got = EmulatedExecutable(plan, kernels)(*arguments)
-        assert same_bits(got, HostExecutable(plan)(*arguments)), str(plan)
+        agree_exactly(plan, kernels)
 
 
 def permuted(dtype: str, dims: tuple[int, ...], order: tuple[int, ...]) -> str:

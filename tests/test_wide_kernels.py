@@ -12,11 +12,9 @@ from needs import needs_gxx
 import hlo2graph
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.source import Signature
-from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
-from hlo2graph.inspect.arrays import random_inputs
-from hlo2graph.inspect.compare import compare, tolerance_for
-from tests.emulation import EmulatedExecutable, Kernels
+from tests.emulation import Kernels
+from tests.emulation.agreement import agree_with_the_host
 
 MANY = 2**26  # columns of 64 rows are 2^32 elements
 ADD = scalar_region("add", "add", "f32")
@@ -90,10 +88,5 @@ def test_counting_in_64_bits_gives_the_same(monkeypatch):
     monkeypatch.setattr(Signature, "index_type", property(lambda _: "long long"))
     plans = [hlo2graph.plan(text, target="sm_90") for text in PROGRAMS.values()]
     kernels = Kernels(plans)
-    for name, plan in zip(PROGRAMS, plans, strict=True):
-        arguments = random_inputs(plan.inputs, 0)
-        got = EmulatedExecutable(plan, kernels)(*arguments)
-        want = HostExecutable(plan)(*arguments)
-        for ours, theirs, bound in zip(got, want, plan.outputs, strict=True):
-            found = compare(ours, theirs, tolerance_for(bound.shape.dtype), name)
-            assert found.ok, str(found)
+    for plan in plans:
+        agree_with_the_host(plan, kernels)
