@@ -255,3 +255,11 @@ def test_a_long_chain_before_the_cut_is_no_trouble():
     chain = "\n".join(f"n{k} = f32[8,64] negate({before[k]})" for k in range(4000))
     body = CUT.replace("p = ", chain + "\np = ").replace("slice(d)", "slice(n3999)")
     assert not part(body + "ROOT r = f32[8,32] multiply(p, q)")
+
+
+def test_what_is_looked_at_twice_is_parted_once():
+    squares = "\n".join(f"n{k + 1} = f32[8,64] multiply(n{k}, n{k})" for k in range(30))
+    body = CUT.replace("d = ", "n0 = ").replace("p = ", squares + "\np = ")
+    text = module(body.replace("slice(d)", "slice(n30)") + "ROOT r = f32[8,32] multiply(p, q)")
+    made = part_dots(h2g.parse(text))
+    assert sum(i.opcode == "dot" for i in made.entry.instructions) == 2

@@ -86,7 +86,7 @@ def _part(draft: Draft, name: str, cuts: Sequence[Instruction], dim: int) -> Non
     dots = [parting.dot(draft[n], cuts[0]) for n in tree if parting.side(draft[n]) is not None]
     if dots and go_together(dots * len(cuts)):
         for cut in cuts:
-            draft.redirect(cut.name, parting.part(name, cut))
+            draft.redirect(cut.name, parting.part(name, cut, {}))
 
 
 def _tree(draft: Draft, name: str) -> frozenset[str]:
@@ -126,8 +126,13 @@ class _Parting:
         out = _resized(self.draft.shape(instr.name), self.dim, self._size(cut))
         return replace(instr, shape=out), shapes[0], shapes[1]
 
-    def part(self, name: str, cut: Instruction) -> str:
-        """Return the part of a value that `cut` has of it."""
+    def part(self, name: str, cut: Instruction, known: dict[str, str]) -> str:
+        """Return the part of a value that `cut` has of it; `known` are those it has already."""
+        if name not in known:
+            known[name] = self._part(name, cut, known)
+        return known[name]
+
+    def _part(self, name: str, cut: Instruction, known: dict[str, str]) -> str:
         draft, instr = self.draft, self.draft[name]
         shape = _resized(draft.shape(name), self.dim, self._size(cut))
         if (side := self.side(instr)) is not None:
@@ -138,7 +143,7 @@ class _Parting:
             return self._broadcast(instr, shape, cut)
         if name in self.tree and _is_elementwise(instr) and draft.is_pure(instr):
             operands = [
-                self.part(o, cut) if o in self.tree else self._cut(instr, o, cut)
+                self.part(o, cut, known) if o in self.tree else self._cut(instr, o, cut)
                 for o in instr.operands
             ]
             return draft.add(instr, instr.opcode, shape, operands, instr.attrs)

@@ -102,12 +102,13 @@ def _asked(
     region: Rows, computation: Computation, names: Sequence[str], without: set[str]
 ) -> set[str]:
     """Return the full-size values that some come of, with no way through others."""
-    waiting, found = list(names), set[str]()
+    waiting, found, seen = list(names), set[str](), set(without)
     while waiting:
         for name in computation[waiting.pop()].operands:
             shape = computation[name].shape
-            if name in found or name in without or not isinstance(shape, Shape):
+            if name in seen or not isinstance(shape, Shape):
                 continue
+            seen.add(name)
             if region.space.size_of(shape.dims) is Size.FULL:
                 found.add(name)
             waiting.append(name)
