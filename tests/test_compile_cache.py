@@ -143,8 +143,9 @@ def test_what_belongs_to_no_hlo_is_compiled_once_and_is_last(monkeypatch):
     seen = []
 
     def compiled(units, arch):
-        seen.append(list(units))
-        return [compiler.Compiled(text.encode(), cached=False) for text in seen[-1]]
+        texts = list(units)
+        seen.append(texts)
+        return [compiler.Compiled(text.encode(), cached=False) for text in texts]
 
     monkeypatch.setattr(functions, "compile_units", compiled)
     monkeypatch.setattr(functions, "OWN", {})
