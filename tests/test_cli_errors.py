@@ -25,6 +25,8 @@ from hlo2graph.errors import BackendError
         (("run", "FILE", "--colour"), "No such option"),
         (("run", "FILE", "--input", "x=x.npy"), "NAME=@file.npy"),
         (("run", "FILE", "--input", "z=@z.npy"), "z names no input"),
+        (("run", "FILE", "--input", "x=@"), "NAME=@file.npy"),
+        (("dot", "FILE", "--times", "FILE"), "FILE: the times are no JSON"),
         (("run", "FILE", "--input", "x=@nowhere.npy"), "nowhere.npy"),
         (("run", "FILE", "--inputs", "nowhere.npz"), "nowhere.npz"),
         (("run", "FILE", "--percentile", "101"), "percentiles"),

@@ -263,3 +263,16 @@ def test_dumps_in_subfolders_are_found(cli, tmp_path):
     assert (code, out) == (0, CHAINS_TEXT)
     CHAINS.into(tmp_path)
     assert [dump.folder for dump in find_dumps([tmp_path])] == [tmp_path]
+
+
+def test_a_module_that_is_given_is_one_and_is_named_where_it_is_another(cli, tmp_path):
+    dump, bad = ROOT / "samples" / "xla_dump", tmp_path / "bad.hlo"
+    bad.write_bytes(bytes(range(256)))
+    code, out, err = cli("xla", dump, "--before", bad)
+    assert (code, out) == (2, "")
+    assert "this is binary data" in err
+    code, out, _ = cli("xla", dump, "--before", ROOT / "samples" / "mlp.hlo")
+    assert code == 0
+    assert "mlp.hlo is mlp, not jit_f: perhaps another program" in out
+    (before,) = dump.glob("*before*")
+    assert "perhaps" not in cli("xla", dump, "--before", before)[1]

@@ -10,7 +10,16 @@ import click
 from click.core import ParameterSource
 
 from hlo2graph.cli.dot_options import DotOptions, dot_options
-from hlo2graph.cli.files import Input, dump_to, emit, modules_in, only, read_file, write_whole
+from hlo2graph.cli.files import (
+    Input,
+    dump_to,
+    emit,
+    modules_in,
+    only,
+    read_bytes,
+    read_file,
+    write_whole,
+)
 from hlo2graph.cli.options import dump_option, file_argument, output_option, planning_options
 from hlo2graph.cli.programs import input_first, module_of, plan_of
 from hlo2graph.cli.progress import progress
@@ -185,7 +194,7 @@ def _times(plan: Plan | None, options: DotOptions) -> Durations | None:
             raise click.UsageError("--times and --color time are for thunks; --stage hlo has none")
         return None
     if options["times"]:
-        return measured(read_file(options["times"]).text, plan)
+        return measured(read_bytes(options["times"])[0], options["times"], plan)
     return estimated(plan)
 
 

@@ -13,6 +13,7 @@ import hlo2graph
 from hlo2graph.cli.files import Input, emit_report, read_file
 from hlo2graph.cli.options import F, json_option, output_option
 from hlo2graph.cli.paths import Named
+from hlo2graph.cli.programs import text_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import TARGETS
 
@@ -162,9 +163,21 @@ def _report(dump: Dump, reading: _Reading) -> XlaReport:
         printed = parse_sequence(sequence.text, sequence.filename) if sequence else None
     ordered = reading["mode"] or dump.mode or ("concurrent" if machine == "host" else "lhs")
     report = report_on(module.name, thunks, printed, buffers, Mode(ordered))
-    unoptimized = Path(reading["before"]) if reading["before"] else dump.before
-    report = _with_ours(report, optimized, _read(unoptimized) if unoptimized else None, machine)
+    before = _read(dump.before) if dump.before else None
+    if reading["before"]:
+        before = _read(Path(reading["before"]))
+        report = _with_given(report, before)
+    report = _with_ours(report, optimized, before, machine)
     return _against(report, reading["against"])
+
+
+def _with_given(report: XlaReport, before: Input) -> XlaReport:
+    """Say where a module that was given has another name. Raises HloError where it is none."""
+    name = hlo2graph.parse(text_of(before), before.filename).name
+    if name == report.module:
+        return report
+    note = f"{before.filename} is {name}, not {report.module}: perhaps another program"
+    return replace(report, notes=(*report.notes, note))
 
 
 def _with_ours(report: XlaReport, optimized: Input, before: Input | None, target: str) -> XlaReport:
@@ -178,7 +191,7 @@ def _with_ours(report: XlaReport, optimized: Input, before: Input | None, target
             continue
         try:
             with progress("planning"):
-                plan = hlo2graph.plan(text.text, filename=text.filename, target=target)
+                plan = hlo2graph.plan(text_of(text), filename=text.filename, target=target)
         except hlo2graph.HloError as error:
             notes.append(f"{label}: not planned: {error.message}")
         else:

@@ -83,7 +83,7 @@ def parse_inputs(options: Sequence[str], leaves: Sequence[Leaf]) -> dict[int, Ar
 def parse_input(option: str, leaves: Sequence[Leaf]) -> tuple[int, Array]:
     """Read `NAME=@x.npy`, where NAME is argN or a parameter's name: its position and array."""
     name, equals, where = option.partition("=")
-    if not equals or not where.startswith("@") or not name:
+    if not equals or not where.startswith("@") or not name or where == "@":
         raise InputError(f"an input is NAME=@file.npy, not {option!r}")
     position = find_leaf(name, leaves, "arg", "--input")
     path = Path(where[1:])

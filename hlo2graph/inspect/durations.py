@@ -98,21 +98,23 @@ def estimated(plan: Plan) -> Durations:
     return Durations(f"estimated for an {device.upper()}", found)
 
 
-def measured(text: str, plan: Plan) -> Durations:
+def measured(data: bytes, filename: str, plan: Plan) -> Durations:
     """Read what `run --profile nodes --json` or `run --trace` wrote for the program of `plan`.
 
     Raises InputError where it is neither, holds no times, or is another program's.
     """
     try:
-        held = json.loads(text)
+        held = json.loads(data)
     except (ValueError, RecursionError):
-        raise InputError(f"the times are no JSON; {WRITE}") from None
+        raise InputError(f"{filename}: the times are no JSON; {WRITE}") from None
     try:
         if isinstance(held, dict) and "traceEvents" in held:
             return _of_trace(held, plan)
         return _of_report(held if isinstance(held, list) else [held], plan)
+    except InputError as error:
+        raise InputError(f"{filename}: {error.message}") from None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        raise InputError(f"the times are not as run writes them; {WRITE}") from None
+        raise InputError(f"{filename}: the times are not as run writes them; {WRITE}") from None
 
 
 def _of_report(reports: list[Any], plan: Plan) -> Durations:
