@@ -3,11 +3,11 @@
 The rule, all of it, from shapes and types alone:
 
 - Types that cuBLASLt does not take, and sums of fewer than FEWEST_STEPS products: ours.
-- A large matrix times FEW_VECTORS, or on tensor cores SKINNY of its type: ours, since memory bounds
-  it.
+- A large matrix times FEW_VECTORS, or on tensor cores as many as its type's limits say: ours, since
+  memory bounds it.
 - Products that tensor cores take (f32 that may round to TF32, floats of 16 bits and less, bytes):
-  ours up to MOST_FLOPS of their type, or up to MOST_RAGGED where lines of a matrix are of odd
-  length; others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
+  ours up to the flops that their type's limits say, which are more where a matrix is ragged;
+  others, whose products our kernels add one by one: ours up to MOST_OTHER_FLOPS.
 - Sums of more than MOST_STEPS products: the library's, which splits them over blocks, unless the
   whole is below FEWEST_FLOPS, where any kernel of ours is done before a library's has started.
 - Dots whose results are looked at together, such as the gates of an LSTM, share a kernel where they
@@ -25,24 +25,34 @@ bf16, whose kernels differ in nothing but the multiplication's name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from hlo2graph.hlo import DType, Instruction, Shape
 from hlo2graph.ops.expect import integers, written
 
-FEW_VECTORS = 4
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Up to how much our kernels multiply on tensor cores: vectors of a matrix, and flops."""
+
+    vectors: int
+    flops: int
+    ragged_flops: int  # where a library reads or writes a matrix element by element
+
+
 SHORT = "f8"  # floats of at most eight bits
-SKINNY = {"f32": 16, "bf16": 8, "f16": 8, SHORT: 8, "s8": 8, "u8": 8}
+_HALF = Limits(8, 1 << 26, 1 << 29)
+_BYTE = Limits(8, 1 << 31, 1 << 31)  # cuBLASLt takes few layouts of these
+TENSOR_FLOATS = {"f32": Limits(16, 1 << 27, 3 << 27), "bf16": _HALF, "f16": _HALF}
+TENSOR_BYTES = {"s8": _BYTE, "u8": _BYTE}
+TENSOR_LIMITS = {**TENSOR_FLOATS, **TENSOR_BYTES, SHORT: _BYTE}
+FEW_VECTORS = 4
 MANY_ROWS = 1024  # enough to fill a device
 FEWEST_STEPS = 32
 FEWEST_FLOPS = 1 << 18
 MOST_STEPS = 4096
-MOST_FLOPS = {"f32": 1 << 27, "bf16": 1 << 26, "f16": 1 << 26}
-MOST_RAGGED = {"f32": 3 << 27, "bf16": 1 << 29, "f16": 1 << 29}
 LINE_BYTES = 16  # on which lines of a matrix begin, if they are not ragged
-MOST_FLOPS |= dict.fromkeys((SHORT, "s8", "u8"), 1 << 31)  # cuBLASLt takes few layouts of these
-FLOATS = frozenset({"f32", "bf16", "f16"})  # that tensor cores multiply
-BYTES = frozenset({"s8", "u8"})  # the same
 MOST_OTHER_FLOPS = 1 << 23
 MOST_TOGETHER = 8
 MOST_RESULTS = 1 << 14
@@ -65,9 +75,9 @@ def runs_as_own_kernel(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     steps = _steps(dot, lhs)
     vectors, most = FEW_VECTORS, MOST_OTHER_FLOPS
     if kind := tensor_type(dot, lhs, rhs):
-        vectors, most = SKINNY[kind], MOST_FLOPS[kind]
-        if any(map(_is_ragged, (lhs, rhs, written(dot)))):
-            most = max(most, MOST_RAGGED.get(kind, 0))
+        limits = TENSOR_LIMITS[kind]
+        is_ragged = any(map(_is_ragged, (lhs, rhs, written(dot))))
+        vectors, most = limits.vectors, limits.ragged_flops if is_ragged else limits.flops
     products = prod(lhs.dims[d] for d in integers(dot, "lhs_batch_dims", ()))
     extents = [shape.elements // (products * steps) for shape in (lhs, rhs)]
     if min(extents) <= vectors and products * max(extents) >= MANY_ROWS:
@@ -130,13 +140,13 @@ def takes_tensor_cores(dot: Instruction, lhs: Shape, rhs: Shape) -> bool:
     return (
         not asks_for_more(dot)
         and lhs.dtype is rhs.dtype
-        and lhs.dtype.name in FLOATS
+        and lhs.dtype.name in TENSOR_FLOATS
         and written(dot).dtype.name in {lhs.dtype.name, "f32"}
     )
 
 
 def tensor_type(dot: Instruction, lhs: Shape, rhs: Shape) -> str | None:
-    """Return the name of the type of a dot that tensor cores may compute, as MOST_FLOPS has it.
+    """Return the name of the type of a dot that tensor cores may compute, as TENSOR_LIMITS has it.
 
     Bytes are summed up exactly, in words. Floats of as few bits, of two types too, are SHORT: they
     are multiplied as f16, which has all their values.
@@ -145,7 +155,7 @@ def tensor_type(dot: Instruction, lhs: Shape, rhs: Shape) -> str | None:
     if takes_tensor_cores(dot, lhs, rhs):
         return lhs.dtype.name
     if to.is_integer:
-        is_exact = lhs.dtype is rhs.dtype and lhs.dtype.name in BYTES and to.bits <= 32
+        is_exact = lhs.dtype is rhs.dtype and lhs.dtype.name in TENSOR_BYTES and to.bits <= 32
         return lhs.dtype.name if is_exact else None
     if asks_for_more(dot) or not (to.is_float and to.bits <= 32):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -95,8 +95,9 @@ def kernels_of(
     known: Mapping[KernelKey, KernelSource] = NONE,
 ) -> dict[KernelKey, KernelSource]:
     """Return the kernels that `write_kernels` yields, in order of first use."""
-    found = dict(write_kernels(plan, without, precise=precise, known=known))
-    return {key: found[key] for key in _thunks_by_key(plan, without)}
+    thunks = _thunks_by_key(plan, without)
+    found = dict(_written_for(thunks, plan, precise=precise, known=known))
+    return {key: found[key] for key in thunks}
 
 
 def write_kernels(
@@ -106,7 +107,7 @@ def write_kernels(
     precise: bool = False,
     known: Mapping[KernelKey, KernelSource] = NONE,
 ) -> Iterator[tuple[KernelKey, KernelSource]]:
-    """Yield the kernels of every thunk of `plan`, nested ones too: those first that are long.
+    """Return the kernels of every thunk of `plan`, nested ones too: those first that are long.
 
     Keys whose kernels have the same text, as those may that share bytes or not, have one.
     `without` names the computations that a library runs; `precise` forbids what rounds more than
@@ -115,11 +116,21 @@ def write_kernels(
     Raises:
         UnsupportedError: an array has more elements than the threads of one kernel.
     """
+    return _written_for(_thunks_by_key(plan, without), plan, precise=precise, known=known)
+
+
+def _written_for(
+    thunks: Mapping[KernelKey, Sequence[Computing[Slice]]],
+    plan: Plan,
+    *,
+    precise: bool,
+    known: Mapping[KernelKey, KernelSource],
+) -> Iterator[tuple[KernelKey, KernelSource]]:
     alike: dict[KernelSource, KernelSource] = {}
     taken = {source.name for source in known.values()}
-    device, still = figures_for(plan.target), _still(plan)
-    thunks = _thunks_by_key(plan, without)
-    names = {key: cpp_name(t.name, taken) for key, t in thunks.items() if key not in known}
+    device = figures_for(plan.target)
+    written = {part.allocation for thunk in walk(plan.body) for part in writes(thunk)}
+    names = {key: cpp_name(t[0].name, taken) for key, t in thunks.items() if key not in known}
     for key in sorted(thunks, key=partial(_is_short, plan.computations)):
         if key in known:
             yield key, known[key]
@@ -127,10 +138,10 @@ def write_kernels(
         signature = signature_of(
             *(names[key], plan.computations[key.computation], device, key.misaligned),
             precise=precise,
-            still=still[key],
+            still=_still(thunks[key], written),
         )
         source = kernel_source(key, signature, plan.computations)
-        _check_grid(source, thunks[key], plan.computations[key.computation].result)
+        _check_grid(source, thunks[key][0], plan.computations[key.computation].result)
         yield key, alike.setdefault(source.nameless, source)
 
 
@@ -143,12 +154,12 @@ def _check_grid(source: KernelSource, thunk: Computing[Slice], root: Instruction
         )
 
 
-def _thunks_by_key(plan: Plan, without: Container[str]) -> dict[KernelKey, Computing[Slice]]:
-    """Return the first thunk of each kernel, in order, but for those that a library runs."""
-    found: dict[KernelKey, Computing[Slice]] = {}
+def _thunks_by_key(plan: Plan, without: Container[str]) -> dict[KernelKey, list[Computing[Slice]]]:
+    """Return the thunks of each kernel, in order, but for those that a library runs."""
+    found: dict[KernelKey, list[Computing[Slice]]] = {}
     for thunk in computing(plan.body):
         if not (isinstance(thunk, Library) and thunk.computation in without):
-            found.setdefault(key_of(thunk), thunk)
+            found.setdefault(key_of(thunk), []).append(thunk)
     return found
 
 
@@ -161,20 +172,16 @@ def _is_short(computations: Mapping[str, Computation], key: KernelKey) -> tuple[
     return not any(i.opcode == "convolution" for i in instructions), -len(instructions)
 
 
-def _still(plan: Plan) -> dict[KernelKey, frozenset[str]]:
-    """Return which arrays hold what no thunk writes, in all thunks that a kernel runs.
+def _still(thunks: Sequence[Computing[Slice]], written: Container[int]) -> frozenset[str]:
+    """Return which arrays lie, for all of a kernel's thunks, in allocations that none writes.
 
     Such may be read while kernels in front are still running.
     """
-    written = {part.allocation for thunk in walk(plan.body) for part in writes(thunk)}
-    found: dict[KernelKey, frozenset[str]] = {}
-    for thunk in computing(plan.body):
-        names = frozenset(
-            f"p{k}" for k, part in enumerate(thunk.reads) if part.allocation not in written
-        )
-        key = key_of(thunk)
-        found[key] = found.get(key, names) & names
-    return found
+    names = (
+        {f"p{k}" for k, part in enumerate(thunk.reads) if part.allocation not in written}
+        for thunk in thunks
+    )
+    return frozenset(set.intersection(*names))
 
 
 def kernel_source(

@@ -21,11 +21,10 @@ from hlo2graph.backends.cuda.forms.folds.fold_places import Place, Run
 from hlo2graph.backends.cuda.forms.folds.folding import FoldWriter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.line_order import divide_together
-from hlo2graph.backends.cuda.forms.products.dot_parts import WARP
 from hlo2graph.backends.cuda.forms.products.dot_tile import MOST_RESIDENT
 from hlo2graph.backends.cuda.forms.products.product import DotProduct
 from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.backends.cuda.team import Team
+from hlo2graph.backends.cuda.team import WARP, Team
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written

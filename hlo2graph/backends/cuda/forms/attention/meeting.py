@@ -13,8 +13,9 @@ from math import prod
 from hlo2graph.backends.cuda.forms.attention.online_softmax import OnlineSoftmax
 from hlo2graph.backends.cuda.forms.attention.product import RowsProduct
 from hlo2graph.backends.cuda.forms.attention.sharing import Sharing
-from hlo2graph.backends.cuda.forms.products.dot_parts import ROWS, WARP
+from hlo2graph.backends.cuda.forms.products.dot_parts import ROWS
 from hlo2graph.backends.cuda.forms.products.dot_store import TileStore
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr
 
 MEETS = "hlo::cluster_meets();"

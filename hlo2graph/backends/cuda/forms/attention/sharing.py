@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from math import prod
 
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.products.dot_parts import CHUNK, MOST_WARPS, ROWS, WARP
+from hlo2graph.backends.cuda.forms.products.dot_parts import CHUNK, MOST_WARPS, ROWS
 from hlo2graph.backends.cuda.forms.products.product import DotProduct
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import DType
 from hlo2graph.ops.expect import integers, written
 from hlo2graph.ops.region import Attention

@@ -15,7 +15,6 @@ from hlo2graph.backends.cuda.forms.products.dot_few import FewWriter
 from hlo2graph.backends.cuda.forms.products.dot_parts import (
     COLUMNS,
     ROWS,
-    WARP,
     Elements,
     Held,
     Part,
@@ -25,6 +24,7 @@ from hlo2graph.backends.cuda.forms.products.dot_store import TileStore
 from hlo2graph.backends.cuda.forms.products.dot_tensor import TensorWriter
 from hlo2graph.backends.cuda.forms.products.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.products.product import DotProduct, Side
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr, Index
 
 MOST_COLUMNS = 64  # of the values, that a block sums at once

@@ -31,13 +31,12 @@ from hlo2graph.backends.cuda.forms.products.dot_parts import (
     COLUMNS,
     EACH,
     ROWS,
-    WARP,
     Held,
     power,
 )
 from hlo2graph.backends.cuda.forms.products.product import DotProduct
 from hlo2graph.backends.cuda.source import KernelSource
-from hlo2graph.backends.cuda.team import Team
+from hlo2graph.backends.cuda.team import WARP, Team
 from hlo2graph.hlo import Instruction
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written

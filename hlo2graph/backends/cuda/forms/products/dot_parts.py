@@ -10,7 +10,6 @@ from hlo2graph.backends.cuda.forms.products.product import Product, Side
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr
 
-WARP = 32
 ROWS, COLUMNS = 16, 8  # of a tensor core's product, of which tiles are made
 CHUNK = 32  # steps that a warp takes at once
 EACH = CHUNK // 4  # of them in each thread

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.products.dot_parts import WARP, Part
+from hlo2graph.backends.cuda.forms.products.dot_parts import Part
 from hlo2graph.backends.cuda.forms.products.product import Product, Side, neighbours, tests_inside
 from hlo2graph.backends.cuda.forms.products.results import Results
 from hlo2graph.backends.cuda.forms.read_ahead import read_ahead
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written

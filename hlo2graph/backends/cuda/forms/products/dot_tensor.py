@@ -24,9 +24,9 @@ from hlo2graph.hlo import DTYPES, DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written
 from hlo2graph.ops.own_dot import (
-    BYTES,
     FEWEST_FLOPS,
     SHORT,
+    TENSOR_BYTES,
     is_short,
     takes_tensor_cores,
     tensor_type,
@@ -49,7 +49,7 @@ def suits_tensor_cores(form: Form) -> bool:
 def _is_of_bytes(form: Form) -> bool:
     """Tell whether it is a product of integers or floats of 8 bits, and fills tensor cores'."""
     product = DotProduct(form)
-    kinds = BYTES if form.signature.precise else (*BYTES, SHORT)
+    kinds = TENSOR_BYTES if form.signature.precise else (*TENSOR_BYTES, SHORT)
     return (
         tensor_type(form.instr, form.shape(0), form.shape(1)) in kinds
         and by_size(product)[0].extent >= FEWEST_ROWS

@@ -26,7 +26,6 @@ from hlo2graph.backends.cuda.forms.products.dot_parts import (
     CHUNK,
     EACH,
     MOST_WARPS,
-    WARP,
     Elements,
     Held,
     Part,
@@ -35,6 +34,7 @@ from hlo2graph.backends.cuda.forms.products.dot_store import TileStore
 from hlo2graph.backends.cuda.forms.products.product import Side
 from hlo2graph.backends.cuda.forms.products.results import Results
 from hlo2graph.backends.cuda.source import FOLLOW, KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import DType
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.expect import written

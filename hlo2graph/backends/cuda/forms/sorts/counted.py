@@ -6,8 +6,9 @@ A block keeps all keys of a window, and finds the places of a warp's number of i
 from __future__ import annotations
 
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.sorts.window import WARP, Window
+from hlo2graph.backends.cuda.forms.sorts.window import Window
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.sort_key import SortKey
 
 _MOST_WARPS = 8

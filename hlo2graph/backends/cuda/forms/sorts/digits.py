@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.sorts.window import WARP, Window
+from hlo2graph.backends.cuda.forms.sorts.window import Window
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.sort_digits import DIGITS, MANY, WIDEST, Chunks, chunks_of

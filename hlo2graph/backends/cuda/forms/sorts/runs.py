@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.sorts.counted import counted_kernel
 from hlo2graph.backends.cuda.forms.sorts.sort import threads_for
-from hlo2graph.backends.cuda.forms.sorts.window import WARP, Window, key_of
+from hlo2graph.backends.cuda.forms.sorts.window import Window, key_of
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.sort_runs import Runs, counts, runs_of, window_for
 

@@ -7,8 +7,9 @@ its place. Neighbouring threads take elements that lie side by side: of a row, o
 from __future__ import annotations
 
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.sorts.window import WARP, Window
+from hlo2graph.backends.cuda.forms.sorts.window import Window
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.sort_key import SortKey
 

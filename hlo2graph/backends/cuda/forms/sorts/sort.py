@@ -17,8 +17,9 @@ from __future__ import annotations
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.sorts.counted import counted_kernel
 from hlo2graph.backends.cuda.forms.sorts.short_rows import short_rows_kernel, suits_short_rows
-from hlo2graph.backends.cuda.forms.sorts.window import WARP, Window, key_of
+from hlo2graph.backends.cuda.forms.sorts.window import Window, key_of
 from hlo2graph.backends.cuda.source import KernelSource
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.sort_key import SortKey
 from hlo2graph.ops.sort_runs import counts, window_for

@@ -15,13 +15,14 @@ from hlo2graph.backends.cuda.ctypes import stored
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
+from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.top_places import takes_largest
 
 FEW, KEY_BITS = 4, 32
 MOST_KEPT = 1024
 RANK_THREADS = 256
-WARP, MOST_THREADS = 32, 512
+MOST_THREADS = 512
 EACH, MOST_EACH = 4, 16  # elements of a thread: as far as there are threads, and in registers
 FEW_EACH = 2  # the first where each row has a multiprocessor to itself
 

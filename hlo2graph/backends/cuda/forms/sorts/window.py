@@ -12,7 +12,6 @@ from hlo2graph.ops.sort_key import SortKey, sort_key
 from hlo2graph.ops.sort_runs import orders_all
 
 AT_ONCE = 8  # elements that a thread loads together
-WARP = 32
 
 
 def key_of(form: Form) -> SortKey | None:
