@@ -38,6 +38,7 @@ jit_f   1 graph of XLA's, mode lhs
   XLA, by its buffers alone       4       1      3    2      1      1      1     4  256 B
   ours, of XLA's kernels          4       1      2    2      0      0      2     2  512 B
   ours                            1       1      0    0      0      0      1     1    0 B
+  note: the dump does not say XLA's mode: taken for lhs; --mode names another
 
 graph: 4 nodes, 3 edges, 1 false
   n0: kernel a, priority=3, reads={0[0:256]}, writes={4[0:256]}
@@ -259,8 +260,14 @@ def test_dumps_in_subfolders_are_found(cli, tmp_path):
         folder.mkdir(parents=True)
         dump.into(folder)
     assert len(find_dumps([tmp_path])) == 2
+    _, out, _ = cli("xla", tmp_path)  # several modules, of one name perhaps: each with its file
+    assert out.count("after_optimizations.txt\n") == 2
+    assert f"  {tmp_path / 'one'}/" in out
+    found = json.loads(cli("xla", tmp_path, "--json", "-")[1])
+    assert all(part["file"] in out for part in found)
     code, out, _ = cli("xla", tmp_path / "one")
     assert (code, out) == (0, CHAINS_TEXT)
+    assert "does not say" not in cli("xla", tmp_path / "one", "--mode", "lhs")[1]
     CHAINS.into(tmp_path)
     assert [dump.folder for dump in find_dumps([tmp_path])] == [tmp_path]
 

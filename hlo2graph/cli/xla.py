@@ -127,7 +127,7 @@ def command(
     short = summary or len(reports) > 1
     emit_report(
         lambda: [xla_json(report) for report in reports],
-        lambda: "\n".join(xla_text(report, summary=short) for report in reports),
+        lambda: "\n".join(xla_text(r, summary=short, is_named=len(reports) > 1) for r in reports),
         json_file,
         output,
     )
@@ -161,8 +161,12 @@ def _report(dump: Dump, reading: _Reading) -> XlaReport:
         thunks = build_thunks(module, buffers)
         sequence = _read(dump.sequence) if dump.sequence else None
         printed = parse_sequence(sequence.text, sequence.filename) if sequence else None
-    ordered = reading["mode"] or dump.mode or ("concurrent" if machine == "host" else "lhs")
+    known = reading["mode"] or dump.mode or ("concurrent" if machine == "host" else None)
+    ordered = known or "lhs"
     report = report_on(module.name, thunks, printed, buffers, Mode(ordered))
+    unsaid = f"the dump does not say XLA's mode: taken for {ordered}; --mode names another"
+    notes = (*report.notes, *[unsaid] * (known is None))
+    report = replace(report, file=optimized.filename, notes=notes)
     before = _read(dump.before) if dump.before else None
     if reading["before"]:
         before = _read(Path(reading["before"]))

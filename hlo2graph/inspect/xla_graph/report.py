@@ -14,6 +14,7 @@ Schema `hlo2graph.xla`, version 1; sizes in bytes:
     unordered [{"kind": "index" or "control", "in", "src", "dst", "slice": SLICE or null, "text"}]
     notes     [string]
     same      with --against: whether XLA's own print has the same graphs, else null
+    file      string; where the module after XLA's passes lies
     SLICE     {"allocation", "offset", "size"}
 """
 
@@ -56,6 +57,7 @@ class XlaReport:
     notes: tuple[str, ...] = ()
     beside: Beside | None = None  # our plan of XLA's kernels
     differences: tuple[str, ...] | None = None  # from XLA's own print; None where not asked
+    file: str = ""  # of the module after XLA's passes
 
 
 def report_on(
@@ -126,10 +128,14 @@ COUNTED = (
 )
 
 
-def xla_text(report: XlaReport, *, summary: bool = False) -> str:
-    """Return the table, what was found, and every graph unless `summary`."""
+def xla_text(report: XlaReport, *, summary: bool = False, is_named: bool = False) -> str:
+    """Return the table, what was found, and every graph unless `summary`.
+
+    is_named: say the file too, as where there are several modules of one name.
+    """
     lines = [
         f"{report.module}   {plural(len(report.graphs), 'graph')} of XLA's, mode {report.mode}",
+        *[f"  {report.file}"] * is_named,
         *(f"  {line}" for line in table(report.sides)),
         *_found(report),
     ]
@@ -214,6 +220,7 @@ def xla_json(report: XlaReport) -> dict[str, Any]:
         ],
         "notes": list(report.notes),
         "same": None if report.differences is None else not report.differences,
+        "file": report.file,
     }
 
 
