@@ -13,17 +13,19 @@ from typing import TypeAlias
 
 from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops import OPS
+from hlo2graph.ops.device import Index
 from hlo2graph.ops.expect import integers
 
 Order: TypeAlias = tuple[int, ...]  # dimensions, from the most major in memory to the most minor
 
+MOVING = frozenset({"bitcast", "copy", "reshape", "transpose"})
 FEWEST = 16  # elements of a side that threads share
 _KEEPS_ORDER = frozenset({"concatenate", "dynamic-slice", "pad", "reverse", "slice"})
 
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """What of a loop reads across the grain: `cuts`, instructions of the result's dimensions.
+    """What of a loop reads across the grain: `cuts`, instructions of the result's `dims`.
 
     `along` are the dimensions that are minor in the result, `across` those minor in the cuts, both
     in the order in which the result and the cuts have them; the result has `rest` around them. It
@@ -31,10 +33,29 @@ class Across:
     """
 
     cuts: tuple[str, ...]
+    dims: tuple[int, ...]
     along: Order
     across: Order
     rest: Order
     is_thin: bool
+
+    def sizes(self, run: Order) -> list[int]:
+        """Return the sizes of a run of dimensions."""
+        return [self.dims[d] for d in run]
+
+    def index(self, x: Index, y: Index, batch: Index) -> Index:
+        """Return the index of an element, given where it is along, across and around."""
+        found = dict.fromkeys(range(len(self.dims)), "0")
+        for run, index in ((self.along, x), (self.across, y), (self.rest, batch)):
+            found.update(zip(run, index, strict=True))
+        return tuple(found[d] for d in sorted(found))
+
+    def is_moved(self, computation: Computation) -> bool:
+        """Tell whether the loop's one result is its one cut, moved as it lies in memory."""
+        name = computation.root
+        while name not in self.cuts and computation[name].opcode in MOVING:
+            name = computation[name].operands[0]
+        return self.cuts == (name,)
 
 
 def across_of(computation: Computation, results: Sequence[Shape]) -> Across | None:
@@ -55,7 +76,7 @@ def across_of(computation: Computation, results: Sequence[Shape]) -> Across | No
     along, across = _run(result, cut), _run(cut, result)
     rest = tuple(d for d in result if d not in along and d not in across)
     is_thin = min(prod(first.dims[d] for d in run) for run in (along, across)) < FEWEST
-    return Across(tuple(found[cut]), along, across, rest, is_thin)
+    return Across(tuple(found[cut]), first.dims, along, across, rest, is_thin)
 
 
 def _order(shape: Shape) -> Order:

@@ -23,7 +23,7 @@ from math import prod
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.backends.cuda.forms.transposes.grain import Across, Order
+from hlo2graph.backends.cuda.forms.transposes.grain import Across
 from hlo2graph.backends.cuda.forms.transposes.thin_transpose import thin_kernel
 from hlo2graph.backends.cuda.forms.transposes.transpose_plan import WORDS, Tile, tiles_for
 from hlo2graph.backends.cuda.forms.transposes.whole_words import store_words
@@ -51,8 +51,7 @@ def turned_kernel(
     if across.is_thin:
         return thin_kernel(across, computation, computations, signature)
     cuts = [next(computation[cut].shape.leaves()) for cut in across.cuts]
-    dims = signature.results[0].dims
-    elements = prod(dims[d] for d in (*across.along, *across.across))
+    elements = prod(across.sizes((*across.along, *across.across)))
     if elements * max(shape.dtype.size for shape in (*signature.results, *cuts)) <= CACHED:
         return None
     if words := word_tile_of(across, computation, signature):
@@ -102,7 +101,7 @@ class TileWriter:
         emit.line(f"const {index} top = {block} / {tile.strip} % {tile.rows} * {tile.high};")
         emit.line(f"const {index} left = {left} * {tile.wide};")
         number = emit.integer(f"{block} / {tile.rows * tile.columns}")
-        self.batch = emit.split(number, self.dims(what.rest))
+        self.batch = emit.split(number, what.sizes(what.rest))
         emit.enter(self.computation)
         with emit.block(""):
             self._read()
@@ -143,7 +142,7 @@ class TileWriter:
         self._line_up(tile.high)
         mark, number, part = self._across()
         emit.line(f"const {emit.index_type} own = lane + {_times(part, tile.high)};")
-        y = emit.split(number, self.dims(self.what.across))
+        y = emit.split(number, self.what.sizes(self.what.across))
         step = tile.read_at_once
         for start in range(0, tile.held, step):
             row = self._next("rank", start)
@@ -204,7 +203,7 @@ class TileWriter:
 
     def _along(self, row: Expr) -> Iterator[Index]:
         """Yield the indices along the results of a square at a place of a row in shared memory."""
-        emit, tile, dims = self.emit, self.tile, self.dims(self.what.along)
+        emit, tile, dims = self.emit, self.tile, self.what.sizes(self.what.along)
         if tile.ends is None:
             over = emit.integer(self._read_square(row))
             first = emit.integer(_times(over, tile.square)) if tile.square > 1 else over
@@ -253,7 +252,7 @@ class TileWriter:
             below = f"(top + row % {tile.high}) * {tile.square} + row / {tile.high}"
         below = emit.integer(below)
         clamped = _clamped(below, count, tile.rows * tile.high * tile.square)
-        y = emit.split(emit.integer(clamped), self.dims(self.what.across))
+        y = emit.split(emit.integer(clamped), self.what.sizes(self.what.across))
         over, column = "left + lane", "lane"
         square = _clamped(over, tile.along, tile.columns * tile.wide)
         if tile.spare:
@@ -268,7 +267,7 @@ class TileWriter:
         mark = self._declare_first(square)
         own = f"{_times(column, tile.square)} + first % {tile.square}"
         emit.line(f"const {emit.index_type} own = {own if tile.square > 1 else column};")
-        place = self.place(emit.split("first", self.dims(self.what.along)), y)
+        place = self.place(emit.split("first", self.what.sizes(self.what.along)), y)
         values = self.values(place, [f"{name}[row * {tile.stride} + own]" for name in self.shared])
         tests = [f"{over} >= 0"] if tile.spare else []
         if tile.spare or tile.columns * tile.wide > tile.along:
@@ -304,18 +303,9 @@ class TileWriter:
             ).lines
         emit.lines[mark:] = body
 
-    def dims(self, run: Order) -> list[int]:
-        """Return the sizes of a run of dimensions."""
-        dims = self.results[0].dims
-        return [dims[d] for d in run]
-
     def place(self, x: Index, y: Index) -> Index:
-        """Return the index of an element, given where it is along, across and around."""
-        what = self.what
-        found = dict.fromkeys(range(len(self.results[0].dims)), "0")
-        for run, index in ((what.along, x), (what.across, y), (what.rest, self.batch)):
-            found.update(zip(run, index, strict=True))
-        return tuple(found[d] for d in sorted(found))
+        """Return the index of an element, given where it is along and across."""
+        return self.what.index(x, y, self.batch)
 
 
 def _times(index: Expr, count: int) -> Expr:

@@ -15,8 +15,6 @@ from hlo2graph.ops.device import Expr, Index
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.forms.transposes.transpose import TileWriter
 
-MOVING = frozenset({"bitcast", "copy", "reshape", "transpose"})
-
 
 def store_words(writer: TileWriter) -> None:
     """Write what a thread does for a `row` of the tile: `lane` says which word is its own."""
@@ -27,7 +25,7 @@ def store_words(writer: TileWriter) -> None:
         within, part = f"rank + turn % {turns} * {tile.written_at_once}", f"turn / {turns}"
     number = emit.integer(f"top + {within}")
     below = emit.integer(f"({tile.odd_square(number)}) + {part}")
-    y = emit.split(below, writer.dims(writer.what.across))
+    y = emit.split(below, writer.what.sizes(writer.what.across))
     # What the last square has again is not its own to write: an argument may lie there too.
     with emit.block(f"if ({below} >= {number} * {tile.square})"):
         _store_row(writer, y)
@@ -64,15 +62,9 @@ def _store_row(writer: TileWriter, y: Index) -> None:
 
 
 def _is_moved(writer: TileWriter) -> bool:
-    """Tell whether the one result is the one cut as it lies in memory."""
-    if len(writer.results) != 1 or len(writer.what.cuts) != 1 or writer.misaligned:
-        return False
-    computation, name = writer.computation, writer.computation.root
-    while name != writer.what.cuts[0]:
-        if computation[name].opcode not in MOVING:
-            return False
-        name = computation[name].operands[0]
-    return True
+    """Tell whether words go to the one result as they are."""
+    is_one = len(writer.results) == 1 and not writer.misaligned
+    return is_one and writer.what.is_moved(writer.computation)
 
 
 def _word(writer: TileWriter, words: str, before: Expr) -> Expr:
@@ -85,7 +77,7 @@ def _word(writer: TileWriter, words: str, before: Expr) -> Expr:
 
 
 def _place(writer: TileWriter, x: Expr, y: Index) -> Index:
-    return writer.place(writer.emit.split(x, writer.dims(writer.what.along)), y)
+    return writer.place(writer.emit.split(x, writer.what.sizes(writer.what.along)), y)
 
 
 def _elements(writer: TileWriter, words: Sequence[Expr]) -> list[Expr]:

@@ -11,25 +11,22 @@ before the tile, as in transpose.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.folds.folding import power_below
-from hlo2graph.backends.cuda.forms.transposes.grain import Across, Order
+from hlo2graph.backends.cuda.forms.transposes.grain import Across
+from hlo2graph.backends.cuda.forms.transposes.transpose_plan import SECTOR, WRITTEN_BYTES
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.device import Expr, Index
 
-MOVING = frozenset({"bitcast", "copy", "reshape", "transpose"})
 KEEPS_INDICES = frozenset({"copy", "transpose"})
 SIDE = 4  # elements of a word, and words of a square
 SIZES = (1, 2)  # bytes of an element
-SECTOR = 32  # bytes that memory takes at once
-WRITTEN_BYTES = 256  # side by side, of the results
 WIDEST = 256  # words, where few lie across
 STRIP = 80  # tiles side by side, at most
 THREADS = 256
@@ -109,22 +106,16 @@ class WordTile:
 
 def word_tile_of(what: Across, computation: Computation, signature: Signature) -> WordTile | None:
     """Return the tiles of a loop that moves narrow elements of ragged rows, if it does no more."""
-    if len(signature.results) != 1 or len(what.cuts) != 1 or signature.misaligned:
+    if len(signature.results) != 1 or signature.misaligned or not what.is_moved(computation):
         return None
-    name, (cut,) = computation.root, what.cuts
-    while name != cut and computation[name].opcode in MOVING:
-        name = computation[name].operands[0]
-    if name != cut:
-        return None
+    (name,) = what.cuts
     while computation[name].opcode in KEEPS_INDICES:
         name = computation[name].operands[0]
-    dims, size = signature.results[0].dims, signature.results[0].dtype.size
-    is_ragged = any(dims[run[-1]] % SIDE for run in (what.along, what.across))
+    size = signature.results[0].dtype.size
+    is_ragged = any(what.dims[run[-1]] % SIDE for run in (what.along, what.across))
     if computation[name].opcode != "parameter" or size not in SIZES or not is_ragged:
         return None
-    along, across, batches = (
-        prod(dims[d] for d in run) for run in (what.along, what.across, what.rest)
-    )
+    along, across, batches = (prod(what.sizes(run)) for run in (what.along, what.across, what.rest))
     spare = SECTOR // (SIDE * size) if along * size % SECTOR else 0
     most = WRITTEN_BYTES // (SIDE * size)
     high = _fitted(-(-across // SIDE), WARP - 1)
@@ -175,7 +166,7 @@ class _Writer:
         left = f"{block} / {strip} % {tile.columns // tile.strip} * {tile.strip}"
         emit.line(f"const {index} left = ({left} + {block} % {tile.strip}) * {tile.wide};")
         number = emit.integer(f"{block} / {tile.rows * tile.columns}")
-        self.batch = emit.split(number, self._dims(self.what.rest))
+        self.batch = emit.split(number, self.what.sizes(self.what.rest))
         emit.line(f"{tile.word}* const tile = ({tile.word}*)hlo::dynamic_shared();")
         emit.enter(self.computation)
         with emit.block(""):
@@ -191,7 +182,7 @@ class _Writer:
         per = WARP // tile.group
         group = f"threadIdx.x % {WARP} / {tile.group}"
         emit.line(f"const int group = threadIdx.x / {WARP} * {per} + {group};")
-        y = emit.split(emit.integer(f"top * {SIDE}"), self._dims(self.what.across))
+        y = emit.split(emit.integer(f"top * {SIDE}"), self.what.sizes(self.what.across))
         rounds = -(-tile.held // tile.groups)
         columns = [emit.integer(f"group + {n * tile.groups}") for n in range(rounds)]
         words = [[self._low(column, k, y) for k in range(SIDE)] for column in columns]
@@ -213,8 +204,8 @@ class _Writer:
         emit, tile = self.emit, self.tile
         at = emit.integer(f"(left + {column} - {tile.spare}) * {SIDE} + {further}")
         at = emit.integer(f"{at} < {tile.along} ? {at} : {tile.along - 1}")
-        x = emit.split(emit.integer(f"{at} < 0 ? 0 : {at}"), self._dims(self.what.along))
-        value = emit.leaf(self.what.cuts[0], 0, self._place(x, y))
+        x = emit.split(emit.integer(f"{at} < 0 ? 0 : {at}"), self.what.sizes(self.what.along))
+        value = emit.leaf(self.what.cuts[0], 0, self.what.index(x, y, self.batch))
         parameter, source, index = emit.origins[value]
         begin, last = emit.integer(emit.offset(source, index)), (source.elements - 1) // SIDE
         number = emit.integer(f"{begin} / {SIDE} + lane")
@@ -237,12 +228,12 @@ class _Writer:
             if THREADS % lanes:
                 test += f" && rank < {step}"
             with emit.block(f"if ({test})"):
-                self._store_row(emit.split(below, self._dims(self.what.across)), lanes)
+                self._store_row(emit.split(below, self.what.sizes(self.what.across)), lanes)
 
     def _store_row(self, y: Index, lanes: int) -> None:
         emit, tile = self.emit, self.tile
         zeros, sector = tuple("0" for _ in self.what.along), tile.spare * SIDE
-        begin = emit.integer(emit.offset(self.result, self._place(zeros, y)))
+        begin = emit.integer(emit.offset(self.result, self.what.index(zeros, y, self.batch)))
         before = emit.integer(f"{begin} & {sector - 1}") if sector else "0"
         behind = emit.integer(f"{sector} - {before}") if sector else "0"
         line = f"row * {tile.line} + lane + {behind} / {SIDE}"
@@ -277,14 +268,3 @@ class _Writer:
             place = emit.integer(f"{at} + part")
             with emit.block(f"if ({place} >= 0 && {place} < {self.tile.along})"):
                 emit.line(f"r0[{begin} + {place}] = hlo::element_of<{kind}>(held, part);")
-
-    def _dims(self, run: Order) -> Sequence[int]:
-        return [self.result.dims[d] for d in run]
-
-    def _place(self, x: Index, y: Index) -> Index:
-        """Return the index of an element, given where it is along, across and around."""
-        what = self.what
-        found = dict.fromkeys(range(len(self.result.dims)), "0")
-        for run, index in ((what.along, x), (what.across, y), (what.rest, self.batch)):
-            found.update(zip(run, index, strict=True))
-        return tuple(found[d] for d in sorted(found))
