@@ -136,3 +136,18 @@ ENTRY e {{ p0 = f32[4,50257] parameter(0) p1 = f32[4,50257] parameter(1)
     (source,) = kernels_of(hlo2graph.plan(text, target="sm_90")).values()
     assert cluster_of(source.text) == 1
     assert "cluster" not in source.text
+
+
+@needs_gxx
+def test_of_more_arrays_than_a_block_holds_no_row_has_more_threads_than_runs():
+    given = [f"p{k} = f32[1,4096] parameter({k})" for k in range(9)]
+    sums = [f"v{k} = f32[1,4096] add(p{k}, {f'v{k - 1}' if k > 1 else 'p0'})" for k in range(1, 9)]
+    fused = fold_program("softmax", "f32", (1, 4096), (1,)).partition("fused {")
+    body = fused[2].partition("ENTRY")[0].replace("subtract(p0", "subtract(v8")
+    body = body.replace("p0 = f32[1,4096] parameter(0)", " ".join([*given, *sums]))
+    names = ", ".join(f"p{k}" for k in range(9))
+    text = f"""{fused[0]}fused {{{body}ENTRY e {{ {" ".join(given)}
+  ROOT f = f32[1,4096] fusion({names}), kind=kInput, calls=fused }}
+"""
+    with planned({"sums": text}, SM_90) as (plans, kernels):
+        agree_with_the_host(plans["sums"], kernels)

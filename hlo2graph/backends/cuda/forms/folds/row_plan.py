@@ -96,6 +96,8 @@ def plan_rows(
     held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
     kept = None if held else kept
     cluster = holding.cluster(slices, region, signature, kept)
+    if cluster and cluster.slices > vectors:  # each thread has a run of columns
+        cluster = None
     if cluster:
         held, kept, slices = True, None, cluster.slices
     if held:
