@@ -17,14 +17,14 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     A pipe or a device is written to as it is: there is nothing to replace. Raises OSError that
     names `path`, never the file beside it that is written first.
     """
-    target = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError at a loop
-    if target.exists() and not target.is_file():
+    if path.exists() and not path.is_file():  # /dev/stdout resolves to no file's name
         try:
-            with target.open("wb") as whole:
+            with path.open("wb") as whole:
                 yield whole
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from None
         return
+    target = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError at a loop
     temporary = target.with_name(f".{target.name[:64]}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as whole:

@@ -62,6 +62,9 @@ def test_a_file_is_whole_or_absent(tmp_path, monkeypatch):
 
 def test_output_may_be_a_device(cli, add):
     assert cli("plan", add, "-o", os.devnull)[0] == 0
+    pipe = f'"{sys.executable}" -m hlo2graph plan "{add}" -o /dev/stdout | head -n 1'
+    done = subprocess.run(pipe, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ThunkSequence add")
     full = "/dev/full"  # which Linux has
     if os.path.exists(full):
         code, _, err = cli("plan", add, "-o", full)

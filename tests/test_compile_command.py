@@ -185,6 +185,16 @@ def test_compiles_for_the_gpu_that_is_here(cli, tmp_path, path, monkeypatch):
         assert f" for sm_90, kernels for {arches}; " in out
 
 
+def test_a_pipe_gets_the_file_alone(tmp_path):
+    source = tmp_path / "m.hlo"
+    source.write_text(DIAMOND)
+    compiled = f'"{sys.executable}" -m hlo2graph compile "{source}" --target host -o /dev/stdout'
+    command = f'{compiled} | "{sys.executable}" -m hlo2graph plan - --json -'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["module"] == "diamond"
+    assert done.stderr == ""
+
+
 def test_compiling_a_compiled_file_keeps_its_choices(cli, tmp_path, path):
     h2g.save(h2g.plan(LOOP, target="sm_90"), path, pointers="cache", unroll_loops="7")
     again = tmp_path / "again.h2g"

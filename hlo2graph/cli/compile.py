@@ -108,7 +108,8 @@ def command(
             arches=wanted,
             **options_of(chosen),
         )
-    click.echo(_summary(output, plan, wanted))
+    if Path(output).is_file():  # a pipe may be stdout
+        click.echo(_summary(output, plan, wanted))
 
 
 def _with_target(part: Input, planning: PlanOptions) -> PlanOptions:

@@ -71,14 +71,14 @@ class Made(click.Path):
 
 
 def _need_place(path: str) -> None:
-    target = Path(os.path.realpath(path))
-    home = target.parent
-    if target.is_dir():
+    home = Path(os.path.realpath(path)).parent
+    if os.path.isdir(path):
         code = errno.EISDIR
+    elif os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+        code = 0 if os.access(path, os.W_OK) else errno.EACCES
     elif not home.is_dir():
         code = errno.ENOTDIR if home.exists() else errno.ENOENT
-    elif not os.access(target if target.exists() and not target.is_file() else home, os.W_OK):
-        code = errno.EACCES
     else:
-        return
-    raise OSError(code, os.strerror(code), path)
+        code = 0 if os.access(home, os.W_OK) else errno.EACCES
+    if code:
+        raise OSError(code, os.strerror(code), path)
