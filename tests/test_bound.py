@@ -23,6 +23,7 @@ BEST = Measured(
     launch=100e-6,
     elementwise=1e-6,
     fold=2e-6,
+    columns=2.5e-6,
     products={2: {64: 2e-6, 128: 4e-6}, 4: {64: 3e-6, 128: 5e-6}},
     steps=Steps(
         fold=10e-9,
@@ -61,6 +62,8 @@ def test_a_chain_is_its_nodes_and_branches_are_the_longest():
     [
         (["x = f32[2048] parameter(0)", "z = f32[] constant(0)",
           "r = f32[] reduce(x, z), dimensions={0}, to_apply=sum"], 2e-6),
+        (["x = f32[2048,64] parameter(0)", "z = f32[] constant(0)",
+          "r = f32[64] reduce(x, z), dimensions={0}, to_apply=sum"], 2.5e-6),
         (["x = f32[8,96] parameter(0)", "y = f32[96,8] parameter(1)",
           "d = f32[8,8] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"],
          4e-6),
@@ -75,7 +78,8 @@ def test_a_chain_is_its_nodes_and_branches_are_the_longest():
         (["x = f32[50000000] parameter(0)", "i = s32[] parameter(1)",
           "d = f32[8] dynamic-slice(x, i), dynamic_slice_sizes={8}"], 1e-6),
     ],
-    ids=["fold", "product", "short product", "deep product", "large product", "large", "slice"],
+    ids=["fold", "columns", "product", "short product", "deep product", "large product",
+         "large", "slice"],
 )  # fmt: skip
 def test_a_node_takes_what_is_larger(lines, wanted):
     assert seconds(planned(*lines, before=ADD)) == pytest.approx(wanted)

@@ -19,7 +19,7 @@ from hlo2graph.hlo import Computation
 from hlo2graph.inspect.budget.chains import chain_seconds
 from hlo2graph.inspect.budget.cost import Costs, first_product
 from hlo2graph.inspect.budget.traffic import traffic_of
-from hlo2graph.ops.region import Attention, Folding, Own, SideBySide, region_of
+from hlo2graph.ops.region import Attention, Columns, Folding, Own, SideBySide, region_of
 from hlo2graph.ops.sweeps import Sweeps
 from hlo2graph.program.device_figures import Device, Measured
 from hlo2graph.program.plan import Plan
@@ -162,6 +162,8 @@ class _Bounds:
             case SideBySide(parts):
                 called = (next(computation[part].called()) for part in parts)
                 return max(self._latency(name) for name in called)
+            case Columns():
+                return measured.columns
             case Folding():
                 return measured.fold
             case Own() | Attention() as region:
