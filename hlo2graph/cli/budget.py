@@ -59,11 +59,12 @@ def command(
     hand bytes over early, as --max-buffer-reuse does; `half`, which does so once
     it has grown half way; `default`, which shares bytes only where data flow
     orders the thunks, as XLA's mode CONCURRENT does; `apart`, which shares none.
-    For each: edges, those of them that the program does not ask for, the most
-    thunks at one depth, thunks on the longest path, and a time: bytes over
-    bandwidth, operations over rate, and a node's latency, on one device that all
-    share. It compares plans, and predicts no run. `--memory-budget` then takes a
-    point in between.
+    For each: the arena over the lower bound, what is alive at once (`of bound`);
+    edges, and those of them that the program does not ask for (`false`); the most
+    thunks at one depth (`width`), the thunks on the longest path (`path`); and a
+    time: bytes over bandwidth, operations over rate, and a node's latency, on one
+    device that all share. It compares plans, and predicts no run.
+    `--memory-budget` then takes a point in between.
 
     \b
     Examples:

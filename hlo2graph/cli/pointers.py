@@ -63,6 +63,14 @@ def command(
     each call. Three executables of each strategy take turns; the interval of a
     ratio counts in how much they differ. Needs a GPU.
 
+    A row has, of one call: `enqueue`, until it returns; `latency`, until its
+    results are there, and the `mean` of that; `over best`, the latency over that
+    of the best strategy but auto; `apart`, how many times as long the slowest of
+    the three takes as the fastest; nodes that `updates` gave other addresses;
+    how often a graph of other addresses was `ready`; and bytes `copied`. Of all:
+    `graphs` held at the end, and what `learning`, the calls before, took beyond
+    what as many take later.
+
     \b
     Examples:
       hlo2graph pointers model.hlo

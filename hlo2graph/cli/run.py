@@ -62,6 +62,12 @@ def command(
     pool of threads along the graph; on cuda, the serial stream, a graph of the
     same nodes in program order, and the graph. Inputs are random unless given.
 
+    Of each mode the table has latency, from the call until the results are
+    there, and on cuda `enqueue`, until the host has handed everything over, and
+    `device`, from the first node to the last. The last column is how many times
+    as fast as the first mode it is, with a 95 % interval. `width` is the most
+    thunks at one depth, `critical path` the thunks on the longest path.
+
     \b
     Examples:
       hlo2graph run model.hlo

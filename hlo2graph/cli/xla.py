@@ -101,7 +101,9 @@ def command(
     the reason that the program has for it, or is false: inplace and reuse are
     there because buffers share bytes, order because of the mode. What the
     program orders and XLA does not is listed as unordered. Beside stand our
-    plans: of XLA's kernels, and of the module before XLA's passes.
+    plans: of XLA's kernels, and of the module before XLA's passes. `width` is the
+    most thunks at one depth, `path` the thunks on the longest path, `temp` what
+    temporaries take.
 
     XLA prints its graphs itself with TF_CPP_MIN_LOG_LEVEL=0 and
     TF_CPP_VMODULE=command_executor=3, which --against reads.
