@@ -19,7 +19,7 @@ from hlo2graph.errors import UnsupportedError
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.ops.sort_key import sort_key
-from hlo2graph.passes.large.sort_steps import steps_of_sort
+from hlo2graph.passes.large.sort_steps import LongSort
 from hlo2graph.passes.large.split_sorts import split_sorts
 from hlo2graph.passes.large.split_tops import split_tops
 from tests.emulation import EmulatedExecutable, Kernels
@@ -209,7 +209,7 @@ def test_sorts_become_steps(name):
 def test_steps_lead_from_elements_to_a_row(whole, window):
     window = min(window, 1 << (whole - 1).bit_length())
     for rows in (1, 64):
-        steps = steps_of_sort(0, rows, whole, window)
+        steps = LongSort(0, rows, whole, window).steps()
         assert [runs.sorted for runs in steps] == [1, *(runs.length for runs in steps[:-1])]
         assert steps[0].length <= window
         assert whole <= steps[-1].length < 2 * whole

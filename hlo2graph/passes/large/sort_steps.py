@@ -9,6 +9,7 @@ All figures are of an H200.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
@@ -26,40 +27,54 @@ _BLOCKS, _TILE = 132, 2048  # that sort by a digit, and elements that each of th
 _MORE_BLOCKS, _MORE_TILE = 264, 4096  # the same of MANY elements
 
 
-def steps_of_sort(along: int, rows: int, whole: int, window: int) -> list[Runs]:
-    """Return the steps that sort rows of `whole` elements; a block holds `window`."""
-    return _reckoned(along, rows, whole, window)[0]
+@dataclass(frozen=True, slots=True)
+class LongSort:
+    """A sort of `rows` of `length` elements along a dimension, of which a block holds `window`."""
 
+    along: int
+    rows: int
+    length: int
+    window: int
 
-def chunks_of_sort(
-    along: int, rows: int, whole: int, window: int, digits: int, *, has_key: bool
-) -> Chunks | None:
-    """Return how rows are sorted by `digits` digits, or None where runs take less."""
-    runs = _reckoned(along, rows, whole, window)[1] * (1 if has_key else _COMPARED)
-    taken = digits * (_DIGIT_NS + _DIGIT_EACH_NS * rows * whole)
-    if not digits or not window < whole <= MOST_SORTED or taken >= runs:
-        return None
-    is_many = rows * whole >= MANY
-    blocks, tile = (_MORE_BLOCKS, _MORE_TILE) if is_many else (_BLOCKS, _TILE)
-    each = max(1, -(-rows * whole // (blocks * tile)))
-    return Chunks(along, min(each, -(-whole // tile)) * tile)
+    @property
+    def elements(self) -> int:
+        """Elements in all."""
+        return self.rows * self.length
 
+    def steps(self) -> list[Runs]:
+        """Return the steps that sort windows, and then make one run of these."""
+        return self._reckoned()[0]
 
-def _reckoned(along: int, rows: int, whole: int, window: int) -> tuple[list[Runs], float]:
-    bits = (whole - 1).bit_length()
-    first, small = (min(size, 1 << bits).bit_length() - 1 for size in (window, SMALL))
-    small = min(first, small)
-    best, elements = list(range(first, bits + 1)), rows * whole
-    least = _WHOLE_NS + _WHOLE_EACH_NS * elements
-    least += (bits - first) * (_MERGE_NS + _MERGE_EACH_NS * elements)
-    for count in range(1, bits - small + 1 if 1 << bits <= LONGEST_JOINED else 1):
-        sizes = [small + ceil(k * (bits - small) / count) for k in range(count + 1)]
-        joins = list(pairwise(sizes))
-        if min(after - before for before, after in joins) < 2:
-            break
-        looks = sum(((1 << (after - before)) - 1) * (before + 1) for before, after in joins)
-        taken = _SORT_NS + count * _JOIN_NS + (_SORT_EACH_NS + _LOOK_NS * looks) * elements
-        if taken < least:
-            best, least = sizes, taken
-    joined = [Runs(along, 1 << b, 1 << a) for a, b in pairwise(best)]
-    return [Runs(along, 1 << best[0], 1), *joined], least
+    def chunks(self, digits: int, *, has_key: bool) -> Chunks | None:
+        """Return how rows are sorted by so many digits, or None where runs take less.
+
+        has_key: a comparator of runs only compares one short key.
+        """
+        runs = self._reckoned()[1] * (1 if has_key else _COMPARED)
+        taken = digits * (_DIGIT_NS + _DIGIT_EACH_NS * self.elements)
+        if not digits or not self.window < self.length <= MOST_SORTED or taken >= runs:
+            return None
+        is_many = self.elements >= MANY
+        blocks, tile = (_MORE_BLOCKS, _MORE_TILE) if is_many else (_BLOCKS, _TILE)
+        each = max(1, -(-self.elements // (blocks * tile)))
+        return Chunks(self.along, min(each, -(-self.length // tile)) * tile)
+
+    def _reckoned(self) -> tuple[list[Runs], float]:
+        """Return the steps of runs that take least, and what they take."""
+        bits = (self.length - 1).bit_length()
+        first, small = (min(size, 1 << bits).bit_length() - 1 for size in (self.window, SMALL))
+        small = min(first, small)
+        best, elements = list(range(first, bits + 1)), self.elements
+        least = _WHOLE_NS + _WHOLE_EACH_NS * elements
+        least += (bits - first) * (_MERGE_NS + _MERGE_EACH_NS * elements)
+        for count in range(1, bits - small + 1 if 1 << bits <= LONGEST_JOINED else 1):
+            sizes = [small + ceil(k * (bits - small) / count) for k in range(count + 1)]
+            joins = list(pairwise(sizes))
+            if min(after - before for before, after in joins) < 2:
+                break
+            looks = sum(((1 << (after - before)) - 1) * (before + 1) for before, after in joins)
+            taken = _SORT_NS + count * _JOIN_NS + (_SORT_EACH_NS + _LOOK_NS * looks) * elements
+            if taken < least:
+                best, least = sizes, taken
+        joined = [Runs(self.along, 1 << b, 1 << a) for a, b in pairwise(best)]
+        return [Runs(self.along, 1 << best[0], 1), *joined], least

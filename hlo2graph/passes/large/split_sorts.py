@@ -43,7 +43,7 @@ from hlo2graph.passes.large.digits import (
     digits_of_keys,
     sort_by_digits,
 )
-from hlo2graph.passes.large.sort_steps import chunks_of_sort, steps_of_sort
+from hlo2graph.passes.large.sort_steps import LongSort
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
@@ -61,11 +61,12 @@ def split_sorts(module: Module) -> Module:
             if not _is_known(draft, instr) or not orders.may_write(comparator):
                 continue
             total = orders.total(comparator)
-            steps = _steps(draft, instr)
-            chunks = _chunks(draft, instr, orders, total)
-            if chunks:
+            sort, key = _long_sort(draft, instr), orders.key(total)
+            steps = sort.steps()
+            is_counted = key is not None and counts(sort.rows, sort.length)
+            if chunks := _chunks(sort, instr, orders.keys(total), has_key=key is not None):
                 sort_by_digits(draft, instr, chunks, orders.digits(total))
-            elif len(steps) > 1 and not _counts(draft, instr, orders.key(total)):
+            elif len(steps) > 1 and not is_counted:
                 _split(draft, instr, steps, total)
             elif total != comparator:
                 attrs = {**instr.attrs, "to_apply": total}
@@ -84,34 +85,23 @@ def _is_known(draft: Draft, instr: Instruction) -> bool:
     return bool(some) and settled and draft.is_pure(instr) and not too_wide(instr.shape)
 
 
-def _counts(draft: Draft, instr: Instruction, key: SortKey | None) -> bool:
-    """Tell whether one kernel counts, for each element, those before it."""
+def _long_sort(draft: Draft, instr: Instruction) -> LongSort:
     (along,) = integers(instr, "dimensions")
     shape = draft.shape(instr.operands[0])
     length = shape.dims[along]
-    return key is not None and counts(shape.elements // length, length)
+    return LongSort(along, shape.elements // length, length, window_for(instr.shape, length))
 
 
-def _steps(draft: Draft, instr: Instruction) -> list[Runs]:
-    (along,) = integers(instr, "dimensions")
-    shape = draft.shape(instr.operands[0])
-    whole = shape.dims[along]
-    return steps_of_sort(along, shape.elements // whole, whole, window_for(instr.shape, whole))
-
-
-def _chunks(draft: Draft, instr: Instruction, orders: _Orders, comparator: str) -> Chunks | None:
+def _chunks(
+    sort: LongSort, instr: Instruction, keys: tuple[SortKey, ...], *, has_key: bool
+) -> Chunks | None:
     """Return how elements are taken that are sorted by digits, where that is best."""
-    (along,) = integers(instr, "dimensions")
-    shape = draft.shape(instr.operands[0])
-    whole = shape.dims[along]
-    sizes = [leaf.dtype.size for leaf in instr.shape.leaves()]
-    digits = digits_of(orders.keys(comparator))
-    alike = all(leaf.minor_to_major[0] == along for leaf in instr.shape.leaves())
+    leaves = list(instr.shape.leaves())
+    sizes = [leaf.dtype.size for leaf in leaves]
+    alike = all(leaf.minor_to_major[0] == sort.along for leaf in leaves)
     if sum(sizes) > MOST_BYTES or max(sizes) > WIDEST or not alike:
         return None
-    has_key = orders.key(comparator) is not None
-    window = window_for(instr.shape, whole)
-    return chunks_of_sort(along, shape.elements // whole, whole, window, digits, has_key=has_key)
+    return sort.chunks(digits_of(keys), has_key=has_key)
 
 
 def _split(draft: Draft, instr: Instruction, steps: list[Runs], comparator: str) -> None:

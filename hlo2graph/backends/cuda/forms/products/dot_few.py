@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
-from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.products.dot_parts import EACH, Elements, Held, Part
 from hlo2graph.backends.cuda.forms.products.dot_tile import TileWriter
@@ -57,17 +56,10 @@ def dot_few_kernel(form: Form) -> KernelSource:
 class FewWriter(TileWriter):
     """A thread has some rows, all columns, and a quarter of the steps."""
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        rows: Side,
-        columns: Side,
-        width: int | None = None,
-        emit: ElementEmitter | None = None,
-    ) -> None:
-        """Begin a kernel of `parts`, as TileWriter has it."""
-        super().__init__(parts, rows, columns, width, emit)
-        self.each = rows.tile // 8
+    @property
+    def each(self) -> int:
+        """Rows of a thread."""
+        return self.rows.tile // 8
 
     def declare(self) -> None:
         """Write a sum for each row and column."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.products.dot_parts import COLUMNS, EACH, ROWS, Held, Part, power
 from hlo2graph.backends.cuda.forms.products.dot_tile import TileWriter
@@ -131,20 +130,21 @@ def cut(rows: Side, columns: Side, wanted: float) -> tuple[Side, Side]:
 class TensorWriter(TileWriter):
     """A thread has, of each product, a pair of rows and a column, a quarter of the steps."""
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        rows: Side,
-        columns: Side,
-        width: int | None = None,
-        emit: ElementEmitter | None = None,
-    ) -> None:
-        """Begin a kernel of `parts`, as TileWriter has it."""
-        super().__init__(parts, rows, columns, width, emit)
+    @property
+    def dtype(self) -> DType:
+        """The type of the numbers that are multiplied."""
         own = self.form.shape(0).dtype
-        self.dtype = DTYPES["f16"] if is_short(own) else own
-        self.registers = EACH * self.dtype.size // 4
-        self.each = (rows.tile // 8, self.width // 8)
+        return DTYPES["f16"] if is_short(own) else own
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread for its steps of a row, or of a column."""
+        return EACH * self.dtype.size // 4
+
+    @property
+    def each(self) -> tuple[int, int]:
+        """Rows, and columns, of a thread."""
+        return self.rows.tile // 8, self.width // 8
 
     def declare(self) -> None:
         """Write the sums of all products of the tile."""
