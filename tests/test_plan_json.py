@@ -39,6 +39,8 @@ def test_a_plan_as_a_whole():
             "critical_path": 2,
             "arena_bytes": 1024,
             "lower_bound_bytes": 0,
+            "nodes_in_all": 7,
+            "edges_in_all": 3,
         },
     }
     assert thunks[0] == {

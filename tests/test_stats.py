@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 
@@ -76,6 +77,16 @@ def test_every_command_counts_the_outermost_sequence_and_says_what_is_in_all(
     code, out, err = cli(args[0], path, *(tmp_path / "to" if a == "TO" else a for a in args[1:]))
     assert (code, err) == (0, "")
     assert said in out
+
+
+def test_json_has_both_counts(cli, tmp_path):
+    path = tmp_path / "loop.thunks"
+    path.write_text(str(counting_loop()))
+    plan = json.loads(cli("plan", path, "--json", "-")[1])["stats"]
+    run = json.loads(cli("run", path, "--duration", "0", "--json", "-")[1])["plan"]
+    for found in (plan, run):
+        assert (found["nodes"], found["edges"]) == (3, 2)
+        assert (found["nodes_in_all"], found["edges_in_all"]) == (7, 3)
 
 
 def test_diff_counts_both(cli, tmp_path):

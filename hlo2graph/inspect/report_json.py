@@ -14,7 +14,8 @@ of the strings "NaN", "Infinity", "-Infinity":
                "wrong", "worst", "at", "relative", "absolute"}]}]; bit_equal is null where the
                check is within a tolerance
     plan      {"nodes", "edges", "hazards": {name: count}, "width", "critical_path",
-               "arena_bytes", "lower_bound_bytes", "sum_bytes"}
+               "arena_bytes", "lower_bound_bytes", "sum_bytes", "nodes_in_all",
+               "edges_in_all"}; a loop is one node, but in all its own count too
     stages    [{"name", "seconds"}]
     timing    null, or {"rounds", "reliable", "doubts", "modes": [{"name", "how", "median",
                "spread", "percentiles": {"50": seconds}, "enqueue", "device",
@@ -75,6 +76,8 @@ def report_json(report: RunReport) -> Json:
             "arena_bytes": stats.arena_bytes,
             "lower_bound_bytes": stats.lower_bound_bytes,
             "sum_bytes": stats.sum_bytes,
+            "nodes_in_all": stats.nodes_in_all,
+            "edges_in_all": stats.edges_in_all,
         },
         "stages": [{"name": s.name, "seconds": s.seconds} for s in report.stages],
         "timing": None if report.timings is None else _timing(report.timings),

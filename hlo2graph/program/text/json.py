@@ -8,7 +8,8 @@ Schema `hlo2graph.plan`, version 1; offsets and sizes in bytes:
     thunks       [{"id", "kind", "name", "reads": [SLICE], "writes": [SLICE], "hlo": string or null,
                   "computations": {"condition", "body", "branch_0", ...: {"thunks", "edges"}}}]
     edges        [{"src", "dst", "hazard", "allocation", "offset", "size"}]; src and dst: ids
-    stats        {"nodes", "edges", "width", "critical_path", "arena_bytes", "lower_bound_bytes"}
+    stats        {"nodes", "edges", "width", "critical_path", "arena_bytes", "lower_bound_bytes",
+                  "nodes_in_all", "edges_in_all"}; a loop is one node, but in all its own count too
     SLICE        {"allocation", "offset", "size"}
     fusion       with --why only: hlo2graph/inspect/why.py describes it
 
@@ -58,6 +59,8 @@ def plan_json(plan: Plan) -> dict[str, Json]:
             "critical_path": stats.critical_path,
             "arena_bytes": stats.arena_bytes,
             "lower_bound_bytes": stats.lower_bound_bytes,
+            "nodes_in_all": stats.nodes_in_all,
+            "edges_in_all": stats.edges_in_all,
         },
     }
 
