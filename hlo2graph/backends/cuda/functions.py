@@ -111,7 +111,8 @@ def units_of(texts: Iterable[str]) -> Iterator[str]:
     """Yield translation units of different kernels' texts, each as soon as its texts are there.
 
     Units are compiled side by side, but one after another is parsed, headers first: the more there
-    is, the longer is each. A routine takes longer than that by itself.
+    is, the longer is each. What is long enough has one of its own; so has a routine, which takes
+    longer than its text shows.
     """
     unit: list[str] = []
     known: set[str] = set()
@@ -120,12 +121,14 @@ def units_of(texts: Iterable[str]) -> Iterator[str]:
         if text in known:
             continue
         known.add(text)
-        if takes_routine(text):
+        written += len(text)
+        enough = max(LEAST_LETTERS, written // MOST_ALIKE)
+        if len(text) >= enough or takes_routine(text):
             yield unit_text([text])
             continue
         unit.append(text)
-        letters, written = letters + len(text), written + len(text)
-        if letters >= max(LEAST_LETTERS, written // MOST_ALIKE):
+        letters += len(text)
+        if letters >= enough:
             yield unit_text(unit)
             unit, letters = [], 0
     if unit:
