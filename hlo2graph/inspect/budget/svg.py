@@ -11,6 +11,7 @@ from math import ceil, dist
 from hlo2graph.inspect import svg
 from hlo2graph.inspect.budget.labels import LINE, Box, Labels, around
 from hlo2graph.inspect.budget.report import BudgetPoint, BudgetReport
+from hlo2graph.inspect.dot_labels import shortened
 from hlo2graph.inspect.figures import bytes_text, time_text
 
 WIDTH, HEIGHT = 980, 220  # of one panel
@@ -34,7 +35,8 @@ PANELS: tuple[Panel, ...] = (
 def budget_svg(report: BudgetReport) -> str:
     """Return one SVG file, which needs nothing else."""
     tall = 40 + len(PANELS) * HEIGHT
-    title = f"{report.module}, target {report.target}, on {report.device}, by size of the arena"
+    about = f"target {report.target}, on {report.device}, by size of the arena"
+    title = f"{shortened(report.module)}, {about}"
     panels = [_panel(report, panel, 40 + k * HEIGHT) for k, panel in enumerate(PANELS)]
     return svg.document(title, WIDTH, tall, LEFT, chain.from_iterable(panels))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from hlo2graph.inspect import svg
+from hlo2graph.inspect.dot_labels import shortened
 from hlo2graph.inspect.figures import time_text
 from hlo2graph.inspect.pointers.lab import PATTERNS, Lab, Row
 
@@ -26,7 +27,7 @@ def lab_svg(lab: Lab) -> str:
         rows = [row for row in lab.rows if row.pattern == pattern]
         panels.append(list(_panel(pattern, rows, tall, most)))
         tall += 34 + len(rows) * (BAR + GAP)
-    title = f"{lab.name}: microseconds until the results of a call are there"
+    title = f"{shortened(lab.name)}: microseconds until the results of a call are there"
     return svg.document(title, WIDTH, tall + 16, LEFT, chain.from_iterable(panels))
 
 
