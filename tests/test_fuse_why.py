@@ -91,6 +91,24 @@ def test_long_rows_part_folds():
     assert long in [pair.why for pair in made.apart]
 
 
+def test_folds_of_two_values_are_weighed_too():
+    best = """best { a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2)
+  j = s32[] parameter(3) more = pred[] compare(a, b), direction=GE m = f32[] select(more, a, b)
+  n = s32[] select(more, i, j) ROOT t = (f32[], s32[]) tuple(m, n) }
+"""
+    both = "(f32[512], s32[512])"
+    text = module(
+        "p = f32[64,512] parameter(0)\nz = f32[] constant(0)\nk = s32[] constant(0)\n"
+        "i = s32[64,512] iota(), iota_dimension=0\n"
+        f"r = {both} reduce(p, i, z, k), dimensions={{0}}, to_apply=best\n"
+        f"q = {both} reduce(p, i, z, k), dimensions={{0}}, to_apply=least\n"
+        f"ROOT t = ({both}, {both}) tuple(r, q)"
+    )
+    least = best.replace("best", "least").replace("GE", "LE")
+    plan = plan_of(text.replace(SUM, best + least), target="sm_90")
+    assert len(plan.body.thunks) == 1
+
+
 def test_kernels_of_one_launch_say_so():
     body = (
         "p = f32[64] parameter(0)\nq = f32[32] parameter(1)\na = f32[64] tanh(p)\n"

@@ -117,7 +117,7 @@ class Judge:
         if known is not None:
             return known
         if self._are_of_two_forms(one, other):
-            return _no_form(one, other)
+            return self._no_form(one, other)
         shared = len(one.members & other.members)
         if one.cost.instructions + other.cost.instructions - shared > MOST_INSTRUCTIONS:
             return TOO_LONG
@@ -143,7 +143,7 @@ class Judge:
     def _refusal(self, parts: Sequence[Group], whole: Group) -> str | None:
         """Return why `whole` is no good kernel in the place of its parts, in words."""
         if whole.region is None:
-            return _no_form(parts[0], parts[-1])
+            return self._no_form(parts[0], parts[-1])
         if limit := too_large(whole.cost):
             return limit
         if whole.cost.again > max(MOST_AGAIN, *(part.cost.again for part in parts)):
@@ -215,20 +215,20 @@ class Judge:
             return any(self.body[own.hero].opcode != "dot" for own in (ours, theirs))
         return True
 
-
-def _no_form(one: Group, other: Group) -> str:
-    """Return why no kernel form does what both do; of two folds, what parts them."""
-    ours, theirs = one.region, other.region
-    if not (isinstance(ours, Folding) and isinstance(theirs, Folding)):
-        return NO_FORM.format(one.form, other.form)
-    if not ours.space.same(theirs.space):
-        return SPACES.format(ours.space, theirs.space)
-    if isinstance(ours, Columns):
-        waits = zip(one.results, ours.waits, strict=True)
-        is_asked = any(late and name in other.inputs for name, late in waits)
-        return STAGES if is_asked else NO_FORM.format(one.form, other.form)
-    columns = ours.space.shape.elements // max(1, ours.results)
-    return LONG.format(columns) if columns > MOST_COLUMNS else ROWS
+    def _no_form(self, one: Group, other: Group) -> str:
+        """Return why no kernel form does what both do; of two folds, what parts them."""
+        ours, theirs = one.region, other.region
+        if not (isinstance(ours, Folding) and isinstance(theirs, Folding)):
+            return NO_FORM.format(one.form, other.form)
+        if not ours.space.same(theirs.space):
+            return SPACES.format(ours.space, theirs.space)
+        if isinstance(ours, Columns):
+            leaves = (name for name in one.results for _ in self.body[name].shape.leaves())
+            waits = zip(leaves, ours.waits, strict=True)
+            is_asked = any(late and name in other.inputs for name, late in waits)
+            return STAGES if is_asked else NO_FORM.format(one.form, other.form)
+        columns = ours.space.shape.elements // max(1, ours.results)
+        return LONG.format(columns) if columns > MOST_COLUMNS else ROWS
 
 
 def _turns(body: Body, instr: Instruction) -> bool:
