@@ -27,7 +27,7 @@ def lab_svg(lab: Lab) -> str:
         rows = [row for row in lab.rows if row.pattern == pattern]
         panels.append(list(_panel(pattern, rows, tall, most)))
         tall += 34 + len(rows) * (BAR + GAP)
-    title = f"{shortened(lab.name)}: microseconds until the results of a call are there"
+    title = f"{shortened(lab.name)}: median time until the results of a call are there"
     return svg.document(title, WIDTH, tall + 16, LEFT, chain.from_iterable(panels))
 
 
@@ -40,5 +40,5 @@ def _panel(pattern: str, rows: list[Row], top: int, most: float) -> Iterator[str
         colour = svg.MARKED if row.latency == best else svg.PLAIN
         yield svg.text(LEFT - 8, y + 13, row.strategy, "end")
         yield f"<rect x='{LEFT}' y='{y}' width='{wide:.1f}' height='{BAR}' fill='{colour}'/>"
-        told = f"{time_text(row.latency)}, {row.ratio:.2f} of the best"
+        told = f"{time_text(row.latency)}, {row.ratio:.2f} times the best"
         yield svg.text(LEFT + wide + 6, y + 13, told, "start")
