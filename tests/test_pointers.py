@@ -463,4 +463,4 @@ def test_the_lab_as_a_command(fake, cli, tmp_path):
     assert (code, out) == (0, ""), err
     texts = [e.text for e in ElementTree.parse(picture).iter() if e.tag.endswith("text")]
     assert [texts.count(name) for name in STRATEGIES] == [3] * len(STRATEGIES)
-    assert sum("of the best" in text for text in texts) == 3 * len(STRATEGIES)
+    assert sum("times the best" in text for text in texts) == 3 * len(STRATEGIES)
