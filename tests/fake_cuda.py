@@ -26,6 +26,7 @@ from hlo2graph.backends.cuda import (
     driver,
     executable,
     functions,
+    prepared,
     products,
     stamps,
 )
@@ -445,7 +446,7 @@ def fake(monkeypatch):
             if name.startswith(ROOM) and isinstance(vars(module).get("cuda"), DRIVERS):
                 monkeypatch.setattr(module, "cuda", found)
         monkeypatch.setattr(driver, "_library", lambda: FakeLibrary(found))
-        monkeypatch.setattr(executable, "write_kernels", writing_no_text)
+        monkeypatch.setattr(prepared, "write_kernels", writing_no_text)
         monkeypatch.setattr(products, "library", lambda: library or None)
         monkeypatch.setattr(products, "BlasPlan", FakeProduct)
         monkeypatch.setattr(executable, "check_support", lambda _: None)

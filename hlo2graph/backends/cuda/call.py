@@ -51,7 +51,9 @@ class Arguments:
         if not addresses or self.on_host:
             return None
         return instance.run_straight(
-            *(args, addresses, self.owners),
+            args,
+            addresses,
+            self.owners,
             fresh=fresh,
             is_still=self.is_still,
             deletable=self.deletable,

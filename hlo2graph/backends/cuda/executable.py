@@ -26,24 +26,22 @@ from hlo2graph.backends.cuda.call import (
     stream_handle,
 )
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions
-from hlo2graph.backends.cuda.compiler import Compiled
 from hlo2graph.backends.cuda.device_array import LEGACY_STREAM, DeviceArray, let_wait
 from hlo2graph.backends.cuda.driver import device_count, open_device
-from hlo2graph.backends.cuda.functions import Functions, compile_kernels
+from hlo2graph.backends.cuda.functions import Functions
 from hlo2graph.backends.cuda.held import memory_of
 from hlo2graph.backends.cuda.instance import Call, Instance
-from hlo2graph.backends.cuda.kernels import KernelKey, Texts, write_kernels
+from hlo2graph.backends.cuda.kernels import Texts
 from hlo2graph.backends.cuda.loaded import Loaded
 from hlo2graph.backends.cuda.memory import CallersStream, DeviceMemory, Stream
 from hlo2graph.backends.cuda.partial.graphs import PartialGraph
 from hlo2graph.backends.cuda.pointers import STRATEGIES, Strategy
 from hlo2graph.backends.cuda.pointers.table_kernels import TableKernels
 from hlo2graph.backends.cuda.pool import Pool
-from hlo2graph.backends.cuda.prepared import Prepared
+from hlo2graph.backends.cuda.prepared import Prepared, prepared_here
 from hlo2graph.backends.cuda.products import Products
 from hlo2graph.backends.cuda.route import Brought
 from hlo2graph.backends.cuda.serial import SerialStream
-from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.cuda.temporaries.shared import share_of
 from hlo2graph.backends.elided import fill_elided
@@ -101,19 +99,12 @@ class CudaExecutable:
             products = Products(plan, precise=self.precise)
         self._product_notes = products.notes
         self.products = products.plans
-        sources: dict[KernelKey, KernelSource]
-        units: Sequence[Compiled]
         if kernels is None:
-            sources = {}
-            written = write_kernels(plan, products.plans, precise=self.precise, known=texts.known)
             with timed("compile kernels"):
-                units = compile_kernels(
-                    (sources.setdefault(*made) for made in written),
-                    device.arch,
-                    partial(texts.keep_new, sources),
+                kernels = prepared_here(
+                    plan, device.arch, products.plans, texts, precise=self.precise
                 )
-        else:
-            sources, units = dict(kernels.sources), kernels.units
+        sources, units = dict(kernels.sources), kernels.units
         own = [s for key, s in sources.items() if key.computation not in products.plans]
         self.tf32 = products.tf32 or any(source.tf32 for source in own)
         self.kernels = len(set(sources.values()))
@@ -126,9 +117,8 @@ class CudaExecutable:
         self.serial_steps, self.graph_body, self.ports = bound.serial, bound.body, bound.ports
         self.cutter, self.unrolled, maker = bound.cutter, bound.unrolled, bound.maker
         self.graph_steps = maker.steps
-        table_units = kernels.table_units if kernels else ()
         table_kernels = TableKernels(
-            maker, plan, self.graph_body, sources, products.plans, table_units
+            maker, plan, self.graph_body, sources, products.plans, kernels.table_units
         )
         share = share_of(plan, device) if chosen.temporaries == "shared" else None
         strategy, move = STRATEGIES[chosen.pointers], self._functions[builtin.MOVE]

@@ -136,7 +136,10 @@ def _written_for(
             yield key, known[key]
             continue
         signature = signature_of(
-            *(names[key], plan.computations[key.computation], device, key.misaligned),
+            names[key],
+            plan.computations[key.computation],
+            device,
+            key.misaligned,
             precise=precise,
             still=_still(thunks[key], written),
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from hlo2graph.backends.cuda.compiler import Compiled, check_arch
 from hlo2graph.backends.cuda.functions import compile_kernels
-from hlo2graph.backends.cuda.kernels import KernelKey, kernels_of
+from hlo2graph.backends.cuda.kernels import KernelKey, Texts, kernels_of, write_kernels
 from hlo2graph.backends.cuda.pointers.table_kernels import table_sources
 from hlo2graph.backends.cuda.ports import ports_of
 from hlo2graph.backends.cuda.source import KernelSource
@@ -57,6 +58,25 @@ def prepared(plan: Plan, arch: str, *, precise: bool, table: bool) -> Prepared:
         return Prepared(arch, sources, tuple(units))
     variants = table_sources(plan, ports_of(plan, StepSequence((), ())), sources)
     return Prepared(arch, sources, tuple(units), tuple(compile_kernels(variants, arch)))
+
+
+def prepared_here(
+    plan: Plan, arch: str, without: Container[str], texts: Texts, *, precise: bool
+) -> Prepared:
+    """Compile the kernels of `plan`, but for computations that a library runs, for now alone.
+
+    The first are compiled while others are being written. `texts` are known already.
+
+    Raises:
+        UnsupportedError: an array has more elements than the threads of one kernel.
+        BackendError: NVRTC is missing.
+    """
+    sources: dict[KernelKey, KernelSource] = {}
+    written = write_kernels(plan, without, precise=precise, known=texts.known)
+    units = compile_kernels(
+        (sources.setdefault(*made) for made in written), arch, partial(texts.keep_new, sources)
+    )
+    return Prepared(arch, sources, tuple(units))
 
 
 def loads_on(arch: str, device: str) -> bool:

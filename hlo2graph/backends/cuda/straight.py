@@ -97,11 +97,9 @@ class Straight:
             over.append(inputs[at])
         if results is None:
             spans = self._apart(over, self._over.sizes)
-            return (
-                None
-                if spans is None
-                else (self._home, Spans([*spans, *self._written, *self._left]))
-            )
+            if spans is None:
+                return None
+            return self._home, Spans([*spans, *self._written, *self._left])
         made = [results[k] for k in self._results if k is not None]
         if any(map(mod, made, self._made.alignments)):
             return None

@@ -7,9 +7,8 @@ fixed order. One thread a result folds in the init value and does what waits for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from hlo2graph.backends.cuda.ctypes import compute_type
 from hlo2graph.backends.cuda.element import ElementEmitter
@@ -21,8 +20,6 @@ from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Columns
 from hlo2graph.ops.region_spaces import Size
-
-_Do: TypeAlias = Callable[[Instruction, Sequence[Expr], Sequence[Expr]], None]
 
 
 def columns_kernel(
