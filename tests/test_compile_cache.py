@@ -126,7 +126,7 @@ def test_units_begin_as_soon_as_they_are_long_enough_and_grow():
     units = list(units_of(texts([1000] * 1000)))
     lengths = [unit.count("x") for unit in units]
     assert lengths[:-1] == sorted(lengths[:-1])
-    assert 50 < len(units) < 60
+    assert 90 < len(units) < 110
     assert list(units_of(["x" * 10**6, "x" * 10**6])) == [compiler.unit_text(["x" * 10**6])]
     assert list(units_of([])) == []
 

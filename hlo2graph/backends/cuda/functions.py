@@ -20,7 +20,7 @@ from hlo2graph.errors import BackendError
 
 STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
 LEAST_LETTERS = 3500  # of a unit's C++, but for the last one's
-MOST_ALIKE = 16  # units of the least length; those behind them grow
+MOST_ALIKE = 32  # units of the least length; those behind them grow
 
 _SECTION = re.compile(rb"\.text\.(\w+)\0")
 OWN: dict[str, Future[Compiled]] = {}  # what belongs to no HLO, by architecture: once a process
