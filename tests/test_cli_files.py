@@ -142,6 +142,10 @@ def test_a_folder_that_is_made_by_dump_is_a_place(cli, add, tmp_path):
     assert cli("plan", add, "-o", made / "p.thunks", "--dump", made)[0] == 0
     assert (made / "p.thunks").exists()
     assert (made / "01_parse.txt").exists()
+    other = tmp_path / "c"
+    assert cli("plan", "nowhere.hlo", "-o", other / "p.thunks", "--dump", other)[0] == 2
+    assert cli("plan", add, "-o", other / "d" / "p.thunks", "--dump", other)[0] == 2
+    assert not other.exists()
 
 
 @pytest.mark.parametrize(
@@ -199,6 +203,15 @@ def test_stdin_has_one_name(cli, tmp_path, monkeypatch, args, said):
     assert out == ""
     assert said in err
     assert not list(tmp_path.iterdir())
+
+
+def test_fmt_names_the_file_that_it_does_not_write(cli, add, tmp_path):
+    compiled, mlir = tmp_path / "m.h2g", ROOT / "samples" / "stablehlo.mlir"
+    cli("compile", add, "-o", compiled)
+    for path in (compiled, mlir):
+        code, out, err = cli("fmt", path, "--check")
+        assert (code, out) == (2, "")
+        assert err == f"error: {path} is no HLO text; print it with -o FILE.hlo\n"
 
 
 def test_import_prints_what_fmt_prints_of_several_modules(cli, tmp_path):

@@ -54,10 +54,11 @@ def command(files: tuple[str, ...], output: str | None, check: bool, in_place: b
 
 def _settle(file: str, in_place: bool) -> int:
     """Write the file anew or say that it is not canonical; return the exit code."""
+    named = "<stdin>" if file == "-" else file
     try:
         given = read_file(file)
         if given.is_imported or given.saved:
-            raise InputError(f"{given.filename} is no HLO text; print it with -o FILE.hlo")
+            raise InputError(f"{named} is no HLO text; print it with -o FILE.hlo")
         text = canonical(given)
         if given.text == text:
             return 0
@@ -69,5 +70,5 @@ def _settle(file: str, in_place: bool) -> int:
     pairs = enumerate(zip(given.text, text, strict=False))
     differ = next((at for at, (a, b) in pairs if a != b), min(len(given.text), len(text)))
     span = Span(Source(given.filename, given.text), differ, differ)
-    voice().fault(f"{given.filename} is not canonical; hlo2graph fmt --in-place makes it so", span)
+    voice().fault(f"{named} is not canonical; hlo2graph fmt --in-place makes it so", span)
     return 1

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from hlo2graph.cli import units
-from hlo2graph.cli.paths import Made, Named, Written
+from hlo2graph.cli.paths import Named, Written
 from hlo2graph.options import FUSE, SCHEDULES, TARGETS, PlanOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,8 +35,8 @@ json_option = click.option(
 dump_option = click.option(
     "--dump",
     metavar="DIR",
-    type=Made(),
-    is_eager=True,  # other files may be written there
+    type=click.Path(file_okay=False),
+    is_eager=True,  # known before files that may be written there
     help="Write the text after every stage to DIR/NN_stage.txt.",
 )
 

@@ -45,37 +45,21 @@ class Written(Named):
         """Return the path. Raises OSError, as writing there would, where nothing can be written."""
         path = super().convert(value, param, ctx)
         if path != "-":
-            _need_place(path)
+            _need_place(path, str((ctx and ctx.params.get("dump")) or ""))
         elif not self._stdout:
             self.fail("this does not go to stdout; name a file", param, ctx)
         return path
 
 
-class Made(click.Path):
-    """A folder, made where there is none."""
-
-    def __init__(self) -> None:
-        super().__init__(file_okay=False)
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401, as click has it
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> str:
-        """Return the path. Raises OSError where the folder cannot be made."""
-        path = str(super().convert(value, param, ctx))
-        if ctx is None or not ctx.resilient_parsing:  # as where a shell completes a command line
-            Path(path).mkdir(parents=True, exist_ok=True)
-        return path
-
-
-def _need_place(path: str) -> None:
+def _need_place(path: str, made: str) -> None:
+    """Raise OSError where no file can be written; the folder `made` is made before, if need be."""
     home = Path(os.path.realpath(path)).parent
     if os.path.isdir(path):
         code = errno.EISDIR
     elif os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
         code = 0 if os.access(path, os.W_OK) else errno.EACCES
+    elif made and home == Path(os.path.realpath(made)) and not home.exists():
+        code = 0
     elif not home.is_dir():
         code = errno.ENOTDIR if home.exists() else errno.ENOENT
     else:
