@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import networkx
@@ -87,6 +88,18 @@ def test_json_has_both_counts(cli, tmp_path):
     for found in (plan, run):
         assert (found["nodes"], found["edges"]) == (3, 2)
         assert (found["nodes_in_all"], found["edges_in_all"]) == (7, 3)
+
+
+def test_edges_of_loops_that_saving_memory_added_count_too():
+    loop = counting_loop()
+    (at,) = (k for k, t in enumerate(loop.body.thunks) if isinstance(t, While))
+    body = loop.body.thunks[at].body
+    edges = tuple(replace(edge, hazard=Hazard.REUSE) for edge in body.edges)
+    thunk = replace(loop.body.thunks[at], body=replace(body, edges=edges))
+    thunks = (*loop.body.thunks[:at], thunk, *loop.body.thunks[at + 1 :])
+    stats = plan_stats(replace(loop, body=replace(loop.body, thunks=thunks)))
+    assert (stats.added, Hazard.REUSE in stats.by_hazard) == (len(edges), False)
+    assert edges
 
 
 def test_diff_counts_both(cli, tmp_path):

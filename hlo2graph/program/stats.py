@@ -25,6 +25,7 @@ class PlanStats:
     width: most thunks at one level; a thunk's level is how many thunks the longest path to it has.
     critical_path: thunks on the longest path.
     nodes_in_all, edges_in_all: those of loops and branches too.
+    added: edges in all that are there only to save memory: reuse and inplace.
     arena_bytes, lower_bound_bytes, sum_bytes: see ArenaSize.
     """
 
@@ -38,11 +39,7 @@ class PlanStats:
     sum_bytes: int
     nodes_in_all: int
     edges_in_all: int
-
-    @property
-    def added(self) -> int:
-        """How many edges are there only to save memory: reuse and inplace."""
-        return sum(self.by_hazard.get(hazard, 0) for hazard in ADDED)
+    added: int
 
 
 def plan_stats(plan: Plan) -> PlanStats:
@@ -62,6 +59,7 @@ def plan_stats(plan: Plan) -> PlanStats:
         sum_bytes=plan.arena.sum,
         nodes_in_all=sum(len(held.thunks) for held in every),
         edges_in_all=sum(len(held.edges) for held in every),
+        added=sum(edge.hazard in ADDED for held in every for edge in held.edges),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from hlo2graph.hlo import Module
 from hlo2graph.inspect.budget.time import estimated_seconds
 from hlo2graph.inspect.durations import Durations, device_of
+from hlo2graph.inspect.figures import in_all, plural
 from hlo2graph.inspect.lifetimes import lifetimes
 from hlo2graph.inspect.page.details import ModuleDetails, PlanDetails, Texts
 from hlo2graph.inspect.page.layout import Rect, lay_out
@@ -171,7 +172,7 @@ def _choice(choice: Choice) -> Json:
         "bytes": stats.arena_bytes,
         "width": stats.width,
         "path": stats.critical_path,
-        "edges": stats.edges,
+        "edges": plural(stats.edges_in_all, "edge") + " in all" * bool(in_all(stats)),
         "added": stats.added,
         "seconds": estimated_seconds(choice.plan, DEVICES[device]),
         "device": device,

@@ -266,6 +266,6 @@ function showChoice(at) {
   document.getElementById("slider").value = String(at);
   document.getElementById("choice").textContent =
     `${p.label}${p.shown ? " (shown above)" : ""}\narena ${bytesText(p.bytes)}, width ${p.width}, critical path ${p.path}\n` +
-    `${counted(p.edges, "edge")}, ${p.added} only to save memory; about ${timeText(p.seconds)} on an ${p.device.toUpperCase()}`;
+    `${p.edges}, ${p.added} only to save memory; about ${timeText(p.seconds)} on an ${p.device.toUpperCase()}`;
   panels.refresh();
 }
