@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -174,6 +176,23 @@ def test_what_belongs_to_no_hlo_is_begun_again_where_it_failed(monkeypatch):
     done.append(1)
     _, own = compile_kernels([kernel("k", 100)], "sm_90")
     assert own.cubin == builtin.TEXT.encode()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of threads
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning")  # JAX's, where another test loaded it
+def test_no_process_is_forked_while_that_is_compiled(monkeypatch):
+    def compiled(units, arch):
+        time.sleep(0.1)
+        return [compiler.Compiled(text.encode(), cached=False) for text in units]
+
+    monkeypatch.setattr(functions, "compile_units", compiled)
+    monkeypatch.setattr(functions, "OWN", {})
+    functions.begin_own("sm_90")
+    child = os.fork()
+    if child == 0:
+        os._exit(not functions.OWN["sm_90"].done())
+    assert os.waitpid(child, 0)[1] == 0
 
 
 NEGATIONS = """HloModule m

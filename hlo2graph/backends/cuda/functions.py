@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from sys import is_finalizing
 from typing import Any
@@ -25,7 +25,8 @@ MOST_ALIKE = 32  # units of the least length; those behind them grow
 _SECTION = re.compile(rb"\.text\.(\w+)\0")
 OWN: dict[str, Future[Compiled]] = {}  # what belongs to no HLO, by architecture: once a process
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=OWN.clear)  # where nobody goes on with what was begun
+    # A child has the compiler's locks as they were, and none of the threads that would open them.
+    os.register_at_fork(before=lambda: wait(tuple(OWN.values())))
 
 
 class Functions:
