@@ -17,8 +17,6 @@ from hlo2graph.ops.expect import integers
 _At: TypeAlias = "tuple[int, int] | None"  # a dimension of the results and how far off; or anywhere
 _Index: TypeAlias = tuple[_At, ...]
 
-_SPREADING = frozenset({"constant", "iota"})
-
 
 @dataclass(frozen=True, slots=True)
 class Stencil:
@@ -97,28 +95,30 @@ class _Walk:
         if instr.opcode == "parameter":
             assert isinstance(instr.payload, int)
             return instr.payload >= self.states or self._reads(instr.payload, index)
-        if instr.opcode in _SPREADING:
+        if instr.opcode in ("constant", "iota"):
             return instr.opcode == "iota" or not instr.shape.rank
         if OPS[instr.opcode].elementwise or instr.opcode == "copy":
             self.work += 1
             return all(self.visit(o, index if self._rank(o) else ()) for o in instr.operands)
         follow = _FOLLOWED.get(instr.opcode)
-        if follow is None or self._unlike(instr):
+        if follow is None or self._takes_tuples(instr):
             return self._anywhere(instr)
         return follow(self, instr, index)
 
     def found(self) -> Stencil:
         """Return what the walk has seen."""
-        offsets = {offset for _, offset in self.offsets} or {(0,) * len(self.dims)}
+        offsets = list({offset for _, offset in self.offsets} or {(0,) * len(self.dims)})
         ways = [self._nearest(offset) for offset in offsets]
+        by_dim = list(zip(*ways, strict=True))
+        plain = zip(*offsets, strict=True)
         return Stencil(
             self.dims,
-            tuple(max(0, *(-way[d] for way in ways)) for d in range(len(self.dims))),
-            tuple(max(0, *(way[d] for way in ways)) for d in range(len(self.dims))),
-            tuple(any(self._nearest(o)[d] != o[d] for o in offsets) for d in range(len(self.dims))),
-            len(ways),
-            self.work,
-            frozenset(state for state, offset in self.offsets if any(offset)),
+            low=tuple(max(0, -min(way)) for way in by_dim),
+            high=tuple(max(0, *way) for way in by_dim),
+            around=tuple(way != offset for way, offset in zip(by_dim, plain, strict=True)),
+            reads=len(ways),
+            work=self.work,
+            shared=frozenset(state for state, offset in self.offsets if any(offset)),
         )
 
     def _nearest(self, offset: tuple[int, ...]) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ class _Walk:
         shape = self.computation[name].shape
         return shape.rank if isinstance(shape, Shape) else 0
 
-    def _unlike(self, instr: Instruction) -> bool:
+    def _takes_tuples(self, instr: Instruction) -> bool:
         return any(not isinstance(self.computation[o].shape, Shape) for o in instr.operands)
 
     def slice(self, instr: Instruction, index: _Index) -> bool:

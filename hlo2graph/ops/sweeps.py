@@ -22,10 +22,9 @@ from math import prod
 
 from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.expect import integer
+from hlo2graph.ops.large_gpu import MULTIPROCESSORS, SHARED_BYTES
 from hlo2graph.ops.stencil import Stencil
 
-SHARED_BYTES = 48 * 1024
-BLOCKS = 132  # that a device runs at once, one a multiprocessor
 KERNEL_NS = 1500
 BLOCK_NS = 400
 FILL_NS = 0.05
@@ -135,7 +134,7 @@ def past_ends(stencil: Stencil, part: Part) -> int:
 
 def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
     """Return what a kernel of a part's rounds takes."""
-    busiest = -(-prod(part.counts) // BLOCKS)
+    busiest = -(-prod(part.counts) // MULTIPROCESSORS)
     sizes = [1] * part.rounds
     for d, held in enumerate(part.held):
         lost = 0 if part.is_whole(d) else stencil.reach[d]
@@ -147,7 +146,7 @@ def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
 
 def nanoseconds_of_two(stencil: Stencil) -> float:
     """Return what a kernel of two rounds takes that holds nothing in shared memory."""
-    busiest = -(-prod(stencil.dims) // BLOCKS)
+    busiest = -(-prod(stencil.dims) // MULTIPROCESSORS)
     return PAIR_NS + AGAIN_NS * busiest * stencil.reads**2
 
 

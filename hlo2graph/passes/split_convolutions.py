@@ -20,12 +20,13 @@ from dataclasses import replace
 from hlo2graph.hlo import DTYPES, Attribute, Computation, DimLabels, Instruction, Module, Shape
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.kernel_gradient import tap_rows
+from hlo2graph.ops.large_gpu import MULTIPROCESSORS
 from hlo2graph.ops.own_dot import takes_tensor_cores
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.split_steps import Regions, become_sum
 
-BLOCKS = 66  # half of what a large GPU runs at once: more would take more memory for less
+BLOCKS = MULTIPROCESSORS // 2  # more would take more memory for less
 MOST_BLOCKS = 6 * BLOCKS
 CLUSTER = 2
 SMALL = 1 / 4

@@ -28,6 +28,7 @@ from hlo2graph.hlo import Instruction, Module, Shape
 from hlo2graph.ops import OPS
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.folding import UFUNCS
+from hlo2graph.ops.large_gpu import MULTIPROCESSORS
 from hlo2graph.ops.region import HELD_BYTES, LONGEST_COLUMNS, MOST_COLUMNS
 from hlo2graph.ops.scalar_region import binary_reducer
 from hlo2graph.passes.draft import Draft, is_settled
@@ -40,8 +41,8 @@ GAIN_NS = 4 * LAUNCH_NS  # of which the second step's launch takes one
 BLOCK_BYTES_EACH_NS = 40
 RUN_BYTES = 128
 CLUSTER = 8
-AT_ONCE = 132
-PARTS = 1056  # at most, so that all run at once: eight a multiprocessor of a large GPU
+AT_ONCE = MULTIPROCESSORS
+PARTS = 8 * MULTIPROCESSORS  # at most, so that all run at once
 PART_BYTES = 32 << 10  # of a part, at least
 ROW_BYTES = 8 << 10  # the same of rows: what is made in the same kernel has no more blocks
 ACCESS_BYTES = 16  # that a thread reads at once: parts of rows begin at a multiple

@@ -17,8 +17,8 @@ from hlo2graph.backends.cuda.nvrtc import FIRST
 from hlo2graph.backends.cuda.prelude import takes_routine
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.errors import BackendError
+from hlo2graph.ops.large_gpu import SHARED_BYTES
 
-STATIC_SHARED = 48 * 1024  # dynamic shared memory above this must be asked for
 LEAST_LETTERS = 3500  # of a unit's C++, but for the last one's
 MOST_ALIKE = 32  # units of the least length; those behind them grow
 
@@ -51,7 +51,7 @@ class Functions:
         doing = f"for {name}"
         function = call(cuda.cuModuleGetFunction, module, name.encode(), doing=doing)
         source = self._sources.get(name)
-        if source is not None and source.shared_bytes > STATIC_SHARED:
+        if source is not None and source.shared_bytes > SHARED_BYTES:
             which = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             call(cuda.cuFuncSetAttribute, function, which, source.shared_bytes, doing=doing)
         return function

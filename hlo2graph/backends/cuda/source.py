@@ -12,7 +12,6 @@ from hlo2graph.program.device_figures import DeviceFigures
 HEADER = "hlo2graph.cuh"
 FOLLOW = "hlo::follow();"  # waits for the kernels that a graph puts in front (cooperate.cuh)
 MOST_BLOCKS = 2**31 - 1
-SHARED_BYTES = 48 * 1024  # that a block may declare
 ACCESS_BYTES = 16  # of the widest access a thread makes
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
+from hlo2graph.ops.large_gpu import MULTIPROCESSORS
 from hlo2graph.ops.sort_digits import MANY, MOST_SORTED, Chunks
 from hlo2graph.ops.sort_runs import LONGEST_JOINED, Runs
 
@@ -23,8 +24,7 @@ _MERGE_NS, _MERGE_EACH_NS = 6700, 0.004
 _JOIN_NS, _LOOK_NS = 2200, 0.0012  # of a step, and for each look of an element
 _DIGIT_NS, _DIGIT_EACH_NS = 6200, 0.008  # of the two steps of a digit
 _COMPARED = 1.5  # times as long, where a comparator does more than to compare one short key
-_BLOCKS, _TILE = 132, 2048  # that sort by a digit, and elements that each of them takes at least
-_MORE_BLOCKS, _MORE_TILE = 264, 4096  # the same of MANY elements
+_TILE, _MORE_TILE = 2048, 4096  # elements that a block sorts by a digit at least; and of MANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class LongSort:
         if not digits or not self.window < self.length <= MOST_SORTED or taken >= runs:
             return None
         is_many = self.elements >= MANY
-        blocks, tile = (_MORE_BLOCKS, _MORE_TILE) if is_many else (_BLOCKS, _TILE)
+        at_once, tile = (2, _MORE_TILE) if is_many else (1, _TILE)  # blocks of a multiprocessor
+        blocks = at_once * MULTIPROCESSORS
         each = max(1, -(-self.elements // (blocks * tile)))
         return Chunks(self.along, min(each, -(-self.length // tile)) * tile)
 

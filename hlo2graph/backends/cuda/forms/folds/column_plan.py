@@ -12,8 +12,9 @@ from hlo2graph.backends.cuda.forms.folds.folding import (
     lines_each,
     power_below,
 )
-from hlo2graph.backends.cuda.source import ACCESS_BYTES, SHARED_BYTES, Signature
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.hlo import Computation, DType
+from hlo2graph.ops.large_gpu import SHARED_BYTES
 from hlo2graph.ops.region import Columns
 
 LANES = 32  # threads side by side, where that leaves enough blocks

@@ -9,9 +9,10 @@ from math import prod
 
 from hlo2graph.backends.cuda.forms.folds.folding import power_below
 from hlo2graph.backends.cuda.forms.transposes.grain import Across
-from hlo2graph.backends.cuda.source import SHARED_BYTES, Signature
+from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr
+from hlo2graph.ops.large_gpu import SHARED_BYTES
 
 SIDE = 32  # squares along the side of small tiles
 WRITTEN_BYTES = 256  # side by side, of the results
