@@ -30,9 +30,7 @@ def included(header, found):
 @pytest.mark.parametrize("header", sorted(HEADERS.keys() - {HEADER}))
 def test_a_header_includes_what_it_calls(header):
     known = included(header, {header})
-    declared = {
-        name for h in known for names in prelude._DECLARED.findall(HEADERS[h]) for name in names
-    }
+    declared = {name for h in known for name in prelude.declared(HEADERS[h])}
     text = COMMENT.sub("", HEADERS[header])
     given = {name for names in GIVEN.findall(text) for name in names}
     known = declared | given | {"operator", "Complex"}  # declared in types.cuh
