@@ -17,6 +17,7 @@ from needs import needs_gxx
 from xla import run_xla
 
 import hlo2graph
+from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import UnsupportedError
@@ -356,3 +357,12 @@ def test_factors_by_the_name_that_jax_has_for_tpus(rows, columns):
 def test_other_makers_of_gpus_have_the_same_routines():
     for name in ("getrf", "syevd", "gesvdj", "orgqr"):
         assert routine_of(f"hipsolver_{name}_ffi") is routine_of(f"cusolver_{name}_ffi")
+
+
+@pytest.mark.parametrize("function", [jnp.linalg.eigh, jnp.linalg.svd, jnp.linalg.eigvalsh])
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_there_may_be_more_matrices_than_a_matrix_has_rows(function, platform):
+    text = lowered(function, (np.zeros((513, 2, 2), np.float32),), platform)
+    plan = hlo2graph.plan(text, target="sm_90")
+    check_support(plan)
+    assert any(source.grid[0] == 513 for source in kernels_of(plan).values())

@@ -250,12 +250,14 @@ def _on_device(instr: Instruction) -> DeviceChoice:
     most = call.routine.most
     if most is None:
         return NoDevice(f"{call.name} has no kernel: it runs on the host only")
-    sizes = [n for leaf in result_leaves(instr) for n in leaf.dims[-2:]]
+    leaves = result_leaves(instr)
+    batch = max(leaf.rank for leaf in leaves) - 2
+    sizes = [n for leaf in leaves for n in leaf.dims[batch:]]
     if call.name == "syrk":
         return symmetric_product
     if call.options.get("sort") == "N" and call.name == "eigh":
         return NoDevice("the kernel of eigh gives values that rise")
-    if min(sizes, default=1) == 0:
+    if not all(leaf.elements for leaf in leaves):
         return NoDevice("has an array without elements")
     if max(sizes, default=0) > most:
         return NoDevice(f"the kernel of {call.name} takes matrices of up to {most} rows")
