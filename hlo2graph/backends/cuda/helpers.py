@@ -1,6 +1,6 @@
 """Processes that compile beside this one, since NVRTC parses one text at a time in each.
 
-They are started while a program is planned, and serve all programs that follow; one without work
+They are started before a program is planned, and serve all programs that follow; one without work
 for a minute ends. This process compiles too: whatever comes first, and all where none can be.
 """
 
