@@ -12,7 +12,7 @@ from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
 from tests.emulation.plans import FLAT, choose_for
 
-LENGTHS = (64, 65, 255, 256, 1000, 2048, 2053, 4100)
+LENGTHS = (64, 65, 256, 2048, 2053, 4100)
 # Composes a * x + b: associative, but not commutative.
 AFFINE = """fold {
   a = s32[] parameter(0) b = s32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)

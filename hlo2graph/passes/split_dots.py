@@ -15,10 +15,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from hlo2graph.hlo import Attribute, Computation, Instruction, Layout, Module, Shape
+from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Shape
 from hlo2graph.ops.matmul import product_of
 from hlo2graph.ops.own_dot import MOST_STEPS, runs_as_own_kernel, tensor_type
 from hlo2graph.passes.draft import Draft, is_settled
+from hlo2graph.passes.large.arrays import Arrays
 from hlo2graph.passes.redraft import redraft
 from hlo2graph.passes.rules.values import numbers
 from hlo2graph.passes.split_steps import Regions, become_sum, wide_type
@@ -99,15 +100,9 @@ def _cut(draft: Draft, dot: Instruction, parts: int) -> Instruction:
     """Return the dot with its first summed dimension as two, of which the first counts parts."""
     operands, attrs = list[str](), dict[str, Attribute](dot.attrs)
     for side, name in zip(("lhs", "rhs"), dot.operands, strict=True):
-        summed = numbers(dot, f"{side}_contracting_dims")
-        shape, dim = draft.shape(name), summed[0]
-        dims = (*shape.dims[:dim], parts, shape.dims[dim] // parts, *shape.dims[dim + 1 :])
-        order: list[int] = []
-        for d in shape.minor_to_major:
-            order += [d + 1, d] if d == dim else [d + (d > dim)]
-        layout = Layout(tuple(order)) if shape.layout else None
-        operands.append(draft.add(dot, "reshape", Shape(shape.dtype, dims, layout), (name,)))
-        moved = [d + (d > dim) for d in summed[1:]]
+        dim, *others = numbers(dot, f"{side}_contracting_dims")
+        operands.append(Arrays(draft, dot).parted(name, dim, parts))
+        moved = [d + (d > dim) for d in others]
         attrs[f"{side}_contracting_dims"] = (dim, dim + 1, *moved)
     return replace(dot, operands=tuple(operands), attrs=attrs)
 
