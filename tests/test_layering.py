@@ -29,7 +29,7 @@ ROOMS["saved"] = {*ROOMS["backends"], "collector", "backends", "hlo2graph"}
 ROOMS["pipeline"] = {*ROOMS["inspect"], "collector", "options", "saved"}
 ROOMS["cli"] = {*ROOMS["pipeline"], "inspect", "pipeline", "importers", "saved", "hlo2graph"}
 ROOMS["jax"] = {*ROOMS["pipeline"], "pipeline", "importers"}
-ROOMS["hlo2graph"] = {"backends", "errors", "pipeline", "saved"}
+ROOMS["hlo2graph"] = {"backends", "collector", "errors", "pipeline", "saved"}
 
 LIBRARIES = {
     "numpy": {
