@@ -13,6 +13,7 @@ from hlo2graph.ops.region import Attention, region_of
 from hlo2graph.passes.attend import attend
 from hlo2graph.passes.fusion.why import ATTENDED, ATTENTION, MADE, RESULT, SCORES, WEIGHTS
 from hlo2graph.pipeline import why
+from hlo2graph.program.device_figures import FIGURES
 from tests.emulation import Kernels
 from tests.emulation.agreement import agree_with_the_host
 from tests.ptxas import spilt
@@ -170,6 +171,20 @@ def test_few_queries_are_for_one_kernel_where_blocks_are_many_or_read_little(
 ) -> None:
     module = h2g.parse(attention(dtype, sizes))
     assert (attend(module) is not module) == is_one
+
+
+WIDE_FEW = attention("bf16", (1, 16, 8, 8192, 256, 256))
+NO_SHARES = attention("bf16", (1, 4, 8, 8192, 64, 64)).replace(
+    "  tb = f32[1,4,8,8192] broadcast(total)",
+    "  more = f32[1,4,8] add(total, most)\n  tb = f32[1,4,8,8192] broadcast(more)",
+)
+
+
+@pytest.mark.parametrize("text", [WIDE_FEW, NO_SHARES])
+def test_scores_that_have_to_be_held_fit_a_block(text: str) -> None:
+    for target, figures in FIGURES.items():
+        sources = kernels_of(h2g.plan(text, target=target)).values()
+        assert all(source.shared_bytes <= figures.shared for source in sources)
 
 
 def test_what_only_moves_queries_comes_in_and_other_work_stays() -> None:

@@ -22,6 +22,7 @@ from hlo2graph.ops import OPS
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.own_dot import takes_tensor_cores
 from hlo2graph.ops.region_masks import Mask, Places, masks_of
+from hlo2graph.ops.region_softmax import are_shares, softmax_of
 
 MOST_KEYS = 512  # whose scores a block holds
 FEWEST_KEYS = 32  # below which a reduce is no fold of its own
@@ -31,7 +32,7 @@ MANY_BLOCKS = 128  # of few rows, each with keys of its own
 MOST_CLUSTER = 8  # blocks that share out the keys, where there are fewer
 MOST_BYTES = 1 << 19  # of keys and values that each of many blocks reads
 MOST_SHARED = 1 << 20  # the same where warps share rows
-LONGEST = 1 << 16  # keys of many rows of 16 bits, all whose scores are never held at once
+LONGEST = 1 << 16  # keys of rows of 16 bits, all whose scores are never held at once
 MOST_LONG_STEPS = 128  # of their scores' sums, and elements of their values
 MOST_STEPS = 256  # of a score's sum, and elements of a value
 MOST_FLOPS = 1 << 33  # of either product: more is not measured
@@ -98,7 +99,8 @@ def weighing_of(computation: Computation, folds: Sequence[Instruction]) -> Weigh
     if not places or of_weights is None or of_folded is None:
         return None
     dims = _matched(computation, scores, product, weights, of_weights)
-    if dims is None or not _suits(computation, scores, product):
+    is_softmax = _is_softmax(computation, reduces, product.operands[weights])
+    if dims is None or not _suits(computation, scores, product, is_softmax=is_softmax):
         return None
     views = tuple(
         View(i.name, i.operands[0], places[i.operands[0]], places[i.name])
@@ -110,6 +112,12 @@ def weighing_of(computation: Computation, folds: Sequence[Instruction]) -> Weigh
     return Weighing(scores.name, product.name, weights, *dims, of_folded, views, masks, names)
 
 
+def _is_softmax(computation: Computation, reduces: Sequence[Instruction], weights: str) -> bool:
+    """Tell whether weights are a softmax's, as they are where scores stay in registers."""
+    found = softmax_of(computation, None, [[reduce.name] for reduce in reduces])
+    return found is not None and are_shares(computation, found, weights)
+
+
 def _folded(reduces: Sequence[Instruction], places: dict[str, Places]) -> Places | None:
     """Return where the dimensions of what the first reduce folds are, if others' are as there."""
     first, *others = (places.get(reduce.operands[0]) for reduce in reduces)
@@ -119,7 +127,9 @@ def _folded(reduces: Sequence[Instruction], places: dict[str, Places]) -> Places
     return first if alike else None
 
 
-def _suits(computation: Computation, scores: Instruction, product: Instruction) -> bool:
+def _suits(
+    computation: Computation, scores: Instruction, product: Instruction, *, is_softmax: bool
+) -> bool:
     """Tell whether one kernel does well at two products, the second of what the first makes."""
     found = []
     for dot in (scores, product):
@@ -135,7 +145,8 @@ def _suits(computation: Computation, scores: Instruction, product: Instruction) 
     dtype = _array(computation[scores.operands[0]]).dtype
     if rows <= FEW_ROWS:
         read = keys * (deep + width) * dtype.size
-        longest = LONGEST if _are_shared(rows, dtype) else MOST_LONG
+        in_registers = is_softmax and max(deep, width) <= MOST_LONG_STEPS
+        longest = LONGEST if _are_shared(rows, dtype) and in_registers else MOST_LONG
         most = longest if read <= _most_read(rows, outer, dtype) else 0
     elif max(deep, width) <= MOST_LONG_STEPS:
         most = LONGEST if dtype.size == 2 else MOST_LONG

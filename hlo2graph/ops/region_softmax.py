@@ -29,7 +29,7 @@ class Softmax:
 
 def softmax_of(
     computation: Computation,
-    computations: Mapping[str, Computation],
+    computations: Mapping[str, Computation] | None,
     stages: Sequence[Sequence[str]],
     dtypes: Set[str] = _F32,
     views: Set[str] = VIEWS,
@@ -37,16 +37,16 @@ def softmax_of(
     """Return the softmax, of one of the types, that reduces, by stage, are the folds of, if any.
 
     Exponentials of a narrow type may be summed in float32.
+    computations: None where nobody knows what reduces fold with: they are told by where they start.
     views: what may stand between, of a caller who knows that elements are in the same places.
     """
     if [len(stage) for stage in stages] != [1, 1]:
         return None
     largest, total = (computation[stage[0]] for stage in stages)
-    named = [binary_reducer(computations, str(r.attrs["to_apply"])) for r in (largest, total)]
     grown = computation[total.operands[0]]
     if grown.opcode == "convert":
         grown = computation[grown.operands[0]]
-    if named != ["maximum", "add"] or grown.opcode != "exponential":
+    if grown.opcode != "exponential" or not _fold(computations, largest, total):
         return None
     less = _behind(computation, grown.operands[0], views)
     if less.opcode != "subtract":
@@ -63,6 +63,16 @@ def softmax_of(
         and _is_scalar(computation[total.operands[1]], 0)
     )
     return Softmax(largest, total, grown, folded) if is_softmax else None
+
+
+def _fold(
+    computations: Mapping[str, Computation] | None, largest: Instruction, total: Instruction
+) -> bool:
+    """Tell whether the largest is what one reduce finds, and a sum what the other does."""
+    if computations is None:
+        return True
+    named = [binary_reducer(computations, str(r.attrs["to_apply"])) for r in (largest, total)]
+    return named == ["maximum", "add"]
 
 
 def are_shares(computation: Computation, softmax: Softmax, name: str) -> bool:
