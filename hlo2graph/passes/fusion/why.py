@@ -29,6 +29,7 @@ MADE = "made, or read where it lies, for a block's queries and keys"
 STENCIL = "rounds of a stencil, on parts of the arrays in shared memory"
 ROUND = "a round, whose results the next one finds in shared memory"
 SWEPT = "as many rounds as gain by it are in one kernel already"
+_WHY_MADE_BEFORE: Mapping[type, str] = {Sweeps: SWEPT, Attention: ATTENDED}
 
 ROUNDS = "a barrier between rounds of the loop: no round is computed again in a later one"
 UPDATES = "a barrier before the scatter, which updates in place what is made here"
@@ -130,8 +131,7 @@ def decisions_of(
                 pair = _name(producer, named), _name(reader, named)
                 known = next((made[name] for name in pair if name in made), None)
                 region = region_of(known) if known is not None else None
-                reasons = {Sweeps: SWEPT, Attention: ATTENDED}
-                pairs.setdefault(pair, reasons.get(type(region), why))
+                pairs.setdefault(pair, _WHY_MADE_BEFORE.get(type(region), why))
     apart = tuple(Apart(*pair, why) for pair, why in pairs.items())
     return Decisions(computation, together, apart)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import ge, gt, le, lt
 
 from hlo2graph.hlo import DType, Instruction, Kind, Shape
 from hlo2graph.hlo.floats import MANTISSA_BITS
@@ -12,6 +13,7 @@ from hlo2graph.passes.rules.places import bounds
 from hlo2graph.passes.rules.values import Found, Rule, filled_with, is_splat, made, splat
 
 _REFLEXIVE = frozenset({"EQ", "GE", "LE"})
+_ORDERS = {"LT": lt, "LE": le, "GT": gt, "GE": ge}
 _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 
 
@@ -38,16 +40,11 @@ def compare(draft: Draft, instr: Instruction) -> Found:
 
 def _decided(direction: str, limits: tuple[int, int], bound: int) -> bool | None:
     """Return how all numbers within limits compare with one; None if not all do so alike."""
+    if direction in _ORDERS:
+        found = {_ORDERS[direction](end, bound) for end in limits}
+        return found.pop() if len(found) == 1 else None
     low, high = limits
-    match direction:
-        case "LT" | "GE":
-            less = True if high < bound else False if low >= bound else None
-            return less if less is None else less == (direction == "LT")
-        case "LE" | "GT":
-            less = True if high <= bound else False if low > bound else None
-            return less if less is None else less == (direction == "LE")
-        case _:
-            return None if low <= bound <= high else direction == "NE"
+    return None if low <= bound <= high else direction == "NE"
 
 
 def _rectified(draft: Draft, instr: Instruction) -> Found:

@@ -22,23 +22,19 @@ from hlo2graph.backends.cuda.forms.products.product import Side, tests_inside
 from hlo2graph.backends.cuda.forms.products.results import Results
 from hlo2graph.backends.cuda.forms.products.staged_operand import CHUNK, FOUR, Operand
 from hlo2graph.backends.cuda.forms.products.staged_reader import Reader, neighbours
+from hlo2graph.backends.cuda.forms.products.staged_tile import MOST_SPAN, SPAN, staged_tile
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_products import narrowed
 from hlo2graph.ops.expect import written
 
-SPAN = 32  # columns, and at least as many rows, that a warp computes: a thread has one of eight
-MOST_SPAN = 64  # rows that a warp computes where there are tiles enough
-MOST_ROWS, MOST_COLUMNS = 128, 64  # of a tile
 MOST_WARPS = {SPAN: 16, MOST_SPAN: 12}  # of a multiprocessor: a thread has 128 registers, or 168
 STAGES = 3  # chunks that are on the way, or are multiplied, where operands come as they lie
 STEPS = 8  # words of a row's steps that a product takes
 AT_ONCE = 4  # products that are written out: more take the compiler long, and gain nothing
 FEW_BLOCKS = 2  # of a multiprocessor
 CACHE = 48 << 10  # of a multiprocessor's shared memory, left for what several rows read
-LESS = 0.85
-BUSY = 0.5  # part of a device that at least has work, where the results are enough
 
 
 def staged_kernel(form: Form) -> KernelSource:
@@ -82,28 +78,8 @@ class StagedWriter:
         self.along_columns = not product.is_of_lhs(minor)
 
     def _tiled(self) -> tuple[Side, Side]:
-        """Return both sides: tiles get smaller while too few multiprocessors have one.
-
-        Then once more, where what the busiest has to do gets LESS by it.
-        """
-        rows, columns = (
-            side.cut(min(most, max(SPAN, 1 << (side.extent - 1).bit_length())))
-            for side, most in zip(self.product.sides, (MOST_ROWS, MOST_COLUMNS), strict=True)
-        )
-        batches = prod(self.product.batches)
-        device = self.form.signature.device
-        wanted = device.multiprocessors * BUSY
-        while batches * rows.tiles * columns.tiles < wanted and max(rows.tile, columns.tile) > SPAN:
-            if rows.tile >= columns.tile:
-                rows = rows.cut(rows.tile // 2)
-            else:
-                columns = columns.cut(columns.tile // 2)
-        half = rows.cut(max(SPAN, rows.tile // 2))
-        most, less = (
-            -(-batches * side.tiles * columns.tiles // device.multiprocessors) * side.tile
-            for side in (rows, half)
-        )
-        return (half if rows.tile > MOST_SPAN and less < LESS * most else rows), columns
+        """Return both sides, with their tiles."""
+        return staged_tile(self.product, self.form.signature.device.multiprocessors)
 
     def _span(self) -> int:
         """Return how many rows a warp computes."""

@@ -13,9 +13,10 @@ from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.products.convolution_product import ConvolutionProduct
 from hlo2graph.backends.cuda.forms.products.partners import MOST_BLOCKS
 from hlo2graph.backends.cuda.forms.products.product import Side
-from hlo2graph.backends.cuda.forms.products.staged import BUSY, SPAN, STEPS, StagedWriter
+from hlo2graph.backends.cuda.forms.products.staged import STEPS, StagedWriter
 from hlo2graph.backends.cuda.forms.products.staged_operand import Operand
 from hlo2graph.backends.cuda.forms.products.staged_reader import Reader, Step
+from hlo2graph.backends.cuda.forms.products.staged_tile import BUSY, SPAN
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.device_folds import window_dims
