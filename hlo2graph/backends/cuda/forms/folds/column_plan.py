@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hlo2graph.backends.cuda.ctypes import compute_bytes
 from hlo2graph.backends.cuda.forms.folds.folding import (
     MOST_LINES,
+    fewer_for_lines,
     large_sizes,
     lines_each,
     power_below,
@@ -63,6 +64,8 @@ def plan_columns(
     run = region.results if region.is_contiguous else region.minor
     while run % vector:
         vector //= 2
+    lines = lines_each(computation)
+    vector = fewer_for_lines(vector, lines)
     lanes, few = LANES, FEW_BLOCKS * signature.device.multiprocessors
     while lanes > 1 and lanes // 2 * vector >= region.results:
         lanes //= 2
@@ -72,7 +75,7 @@ def plan_columns(
     blocks = -(-region.results // (lanes * vector))
     threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256
     ahead = max(1, min(BYTES_AHEAD // (vector * sum(reads or sizes)), MOST_AHEAD // vector))
-    ahead = max(1, min(ahead, MOST_LINES // (vector * lines_each(computation))))
+    ahead = max(1, min(ahead, MOST_LINES // (vector * lines)))
     slices = min(threads // lanes, power_below(max(1, region.steps // ahead)))
     if slices < FEWEST_SLICES and lanes == LANES:
         most = power_below(max(1, region.steps // FEWEST_STEPS))

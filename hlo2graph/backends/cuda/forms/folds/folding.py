@@ -16,6 +16,7 @@ from hlo2graph.backends.cuda.forms.line_order import divide_together, loads_firs
 from hlo2graph.backends.cuda.source import Signature
 from hlo2graph.backends.cuda.team import Part
 from hlo2graph.hlo import Computation, DType, Instruction, Shape
+from hlo2graph.ops import OPS
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Folding
 from hlo2graph.ops.region_spaces import Size
@@ -23,6 +24,8 @@ from hlo2graph.ops.region_spaces import Size
 Values = tuple[Expr, ...]  # an element of each leaf
 
 MOST_LINES = 4000  # about, of one kernel: the compiler takes seconds for more
+MANY_LINES = 1000  # of an element, from which on it counts that what is moved is written again
+MOST_COUNTED = 1 << 14  # indices, of which more make no difference
 FUNCTION_LINES = 10  # that a call of one of FUNCTIONS counts for
 FUNCTIONS = frozenset(
     {"acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf"}
@@ -30,6 +33,7 @@ FUNCTIONS = frozenset(
     | {"divide", "remainder", "sine", "sinh", "tan", "tanh"}
 )
 
+_AT_HAND = frozenset({"get-tuple-element", "reduce", "tuple"})
 LATER = "false"  # in the place of what tells the first of several rounds: never the first
 MOVING = frozenset({"pad", "reverse", "slice"})  # what reads another place than its own
 
@@ -267,7 +271,32 @@ def _times_read(computation: Computation) -> dict[str, int]:
 def lines_each(computation: Computation) -> int:
     """Return about how many lines a kernel has for each element that a thread computes."""
     long = sum(instr.opcode in FUNCTIONS for instr in computation.instructions)
-    return len(computation.instructions) + (FUNCTION_LINES - 1) * long
+    repeated = _repeated(computation)
+    once = len(computation.instructions) + (FUNCTION_LINES - 1) * long
+    return repeated if repeated > MANY_LINES else once
+
+
+def fewer_for_lines(vector: int, lines: int) -> int:
+    """Return how many elements side by side a thread may have, with many lines for each."""
+    while vector > 1 and lines > MANY_LINES and vector * lines > MOST_LINES:
+        vector //= 2
+    return vector
+
+
+def _repeated(computation: Computation) -> int:
+    """Return how many instructions are written for an element, each once for each index."""
+    indices: dict[str, set[int]] = {i.name: set() for i in computation.instructions}
+    indices[computation.root].add(0)
+    numbers = 1
+    for instr in reversed(computation.instructions):
+        held = indices[instr.name]
+        for operand in dict.fromkeys(instr.operands):
+            if OPS[instr.opcode].elementwise or instr.opcode in _AT_HAND:
+                indices[operand] |= held
+            elif numbers < MOST_COUNTED:
+                indices[operand].update(range(numbers, numbers + len(held)))
+                numbers += len(held)
+    return sum(map(len, indices.values()))
 
 
 def power_below(number: int) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.forms.folds.folding import (
     MOST_LINES,
+    fewer_for_lines,
     large_sizes,
     lines_each,
     power_below,
@@ -81,7 +82,7 @@ def plan_rows(
         shifted = _shifted(region, signature, reads or sizes, computation, most_kept)
         if shifted is not None:
             return shifted
-    beside = _vector(region, min(sizes)) if size == 1 else width
+    beside = fewer_for_lines(_vector(region, min(sizes)), lines) if size == 1 else width
     vector = max(beside, size)
     vectors = region.steps // vector
     most = min(WIDEST, power_below(vectors))
