@@ -13,7 +13,7 @@ from math import prod
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.forms.form import Form
 from hlo2graph.backends.cuda.forms.linalg.lapack_writer import Writer
-from hlo2graph.backends.cuda.forms.linalg.square import fill_lower
+from hlo2graph.backends.cuda.forms.linalg.lower_triangle import LowerTriangle
 from hlo2graph.backends.cuda.source import KernelSource
 from hlo2graph.ops.custom_lapack import Call, factors_block, factors_panel, lapack_call
 from hlo2graph.ops.device import Expr
@@ -79,7 +79,8 @@ def _small_potrf(w: Writer) -> None:
         w.fill(0, 0)
     with emit.block("else"):
         other = by_rows == lower
-        fill_lower(emit, w.type, size, w.threads, lambda r, c: load(c, r), keep, by_columns=other)
+        triangle = LowerTriangle(emit, w.type, size, w.threads)
+        triangle.move(lambda row, column: load(column, row), keep, by_columns=other)
         with emit.block(head):
             major, minor = emit.split("at", (size, size))
             row, column = (major, minor) if by_rows == lower else (minor, major)

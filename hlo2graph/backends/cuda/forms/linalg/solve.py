@@ -12,7 +12,8 @@ from math import prod
 
 from hlo2graph.backends.cuda.ctypes import compute_type, stored
 from hlo2graph.backends.cuda.forms.form import Form
-from hlo2graph.backends.cuda.forms.linalg.square import GAP_BYTES, Square, fill_lower
+from hlo2graph.backends.cuda.forms.linalg.lower_triangle import LowerTriangle
+from hlo2graph.backends.cuda.forms.linalg.square import GAP_BYTES, Square
 from hlo2graph.backends.cuda.source import KernelSource, blocks_for
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.linalg import largest_block
@@ -189,7 +190,8 @@ def _small_solve(system: _System) -> KernelSource:
             f"r0[{emit.offset(shape, place)}] = {stored(shape.dtype, f'a.x[{side}][{row}]')};"
         )
 
-    fill_lower(emit, kind, size, threads, load, put, by_columns=system.swapped)
+    triangle = LowerTriangle(emit, kind, size, threads)
+    triangle.move(load, put, by_columns=system.swapped)
     every(take, guarded=False)
     emit.line(f"a.pad<{threads}>();")
     emit.line("__syncthreads();")

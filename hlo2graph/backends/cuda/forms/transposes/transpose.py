@@ -25,6 +25,7 @@ from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.transposes.grain import Across
 from hlo2graph.backends.cuda.forms.transposes.thin_transpose import thin_kernel
+from hlo2graph.backends.cuda.forms.transposes.through_tile import go_through_tile
 from hlo2graph.backends.cuda.forms.transposes.transpose_plan import WORDS, Tile, tiles_for
 from hlo2graph.backends.cuda.forms.transposes.whole_words import store_words
 from hlo2graph.backends.cuda.forms.transposes.word_tiles import word_tile_kernel, word_tile_of
@@ -102,13 +103,7 @@ class TileWriter:
         emit.line(f"const {index} left = {left} * {tile.wide};")
         number = emit.integer(f"{block} / {tile.rows * tile.columns}")
         self.batch = emit.split(number, what.sizes(what.rest))
-        emit.enter(self.computation)
-        with emit.block(""):
-            self._read()
-        emit.line("__syncthreads();")
-        with emit.block(""):
-            self._store()
-        emit.leave()
+        go_through_tile(emit, self.computation, self._read, self._store)
 
     def _declare_shared(self) -> Iterator[tuple[str, str]]:
         """Declare tiles; in words as wide as a square, so that they are aligned like these."""

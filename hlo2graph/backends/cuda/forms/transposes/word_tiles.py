@@ -18,6 +18,7 @@ from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.folds.folding import power_below
 from hlo2graph.backends.cuda.forms.transposes.grain import Across
+from hlo2graph.backends.cuda.forms.transposes.through_tile import go_through_tile
 from hlo2graph.backends.cuda.forms.transposes.transpose_plan import SECTOR, WRITTEN_BYTES
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
 from hlo2graph.backends.cuda.team import WARP
@@ -168,13 +169,7 @@ class _Writer:
         number = emit.integer(f"{block} / {tile.rows * tile.columns}")
         self.batch = emit.split(number, self.what.sizes(self.what.rest))
         emit.line(f"{tile.word}* const tile = ({tile.word}*)hlo::dynamic_shared();")
-        emit.enter(self.computation)
-        with emit.block(""):
-            self._read()
-        emit.line("__syncthreads();")
-        with emit.block(""):
-            self._store()
-        emit.leave()
+        go_through_tile(emit, self.computation, self._read, self._store)
 
     def _read(self) -> None:
         emit, tile = self.emit, self.tile
