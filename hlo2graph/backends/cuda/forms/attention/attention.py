@@ -160,8 +160,8 @@ class _Writer:
         start = len(emit.lines)
         values = [fold.at(self.weights.name, 0, run.places[0]) for run in runs]
         divide_together(emit, start)
-        emit.line(f"{self._kind}* const kept = ({self._kind}*)weights")
-        emit.lines[-1] += f" + lane * {self.shared.weight_stride * self.shared.per};"
+        row = f"lane * {self.shared.weight_stride * self.shared.per}"
+        emit.line(f"{self._kind}* const kept = ({self._kind}*)weights + {row};")
         for number, (run, value) in enumerate(zip(runs, values, strict=True)):
             held = value
             if self.tf32:

@@ -14,7 +14,6 @@ from hlo2graph.backends.cuda.forms.attention.online_softmax import OnlineSoftmax
 from hlo2graph.backends.cuda.forms.attention.product import RowsProduct
 from hlo2graph.backends.cuda.forms.attention.sharing import Sharing
 from hlo2graph.backends.cuda.forms.products.dot_parts import ROWS
-from hlo2graph.backends.cuda.forms.products.dot_store import TileStore
 from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.ops.device import Expr
 
@@ -23,8 +22,7 @@ MEETS = "hlo::cluster_meets();"
 
 def meeting_bytes(values: RowsProduct, warps: int) -> int:
     """Return what of shared memory the warps' sums of a tile of values take, and a block's rows."""
-    across, along = _kept(values)
-    return (warps * across * along + 2 * ROWS) * values.wide.size
+    return (warps * prod(values.kept) + 2 * ROWS) * values.wide.size
 
 
 def meet(values: RowsProduct, online: OnlineSoftmax, sharing: Sharing) -> None:
@@ -32,10 +30,9 @@ def meet(values: RowsProduct, online: OnlineSoftmax, sharing: Sharing) -> None:
 
     Each is beside the largest score that its warp has seen, and becomes its part of the whole.
     """
-    emit = values.emit
-    across, along = _kept(values)
-    emit.line(f"float (*const sums)[{across}][{along}] = ")
-    emit.lines[-1] += f"(float (*)[{across}][{along}])hlo::dynamic_shared();"
+    emit, (across, along) = values.emit, values.kept
+    kind = f"float (*)[{across}][{along}]"
+    emit.line(f"float (*const sums)[{across}][{along}] = ({kind})hlo::dynamic_shared();")
     _share_out(values, online, sharing)
     if sharing.blocks > 1:
         emit.line(f"float (*met[{sharing.blocks}])[{along}];")
@@ -46,7 +43,7 @@ def meet(values: RowsProduct, online: OnlineSoftmax, sharing: Sharing) -> None:
         with emit.block(""):
             emit.line(f"auto& total = own[{tile}];")
             values.scale("share")
-            values.share(lambda row, column: _place(values, row, column))
+            values.share(values.place_of)
             emit.line("__syncthreads();")
             if sharing.blocks > 1:
                 _sum_up(values, sharing.warps)
@@ -59,23 +56,17 @@ def meet(values: RowsProduct, online: OnlineSoftmax, sharing: Sharing) -> None:
 
 def _store(values: RowsProduct, left: Expr, sharing: Sharing) -> None:
     """Write how the results are stored: each by one thread of the cluster."""
-    emit, parts = values.emit, list(values.parts)
-    sides = values.rows, values.columns, values.along_columns
-    thread, terms = "threadIdx.x", None
+    store = replace(values.tile_store(left), warps=sharing.all)
     if sharing.blocks > 1:
-        parts = [replace(part, sums="met") for part in parts]
+        parts = [replace(part, sums="met") for part in values.parts]
         thread = f"(rank * {sharing.warps * WARP} + threadIdx.x)"
-        terms = sharing.blocks
-    where = values.batch, values.top, left
-    store = TileStore(
-        emit, values.results, values.product, parts, *sides, sharing.all, *where, thread, terms
-    )
-    store.write(len(emit.lines))
+        store = replace(store, parts=parts, thread=thread, terms=sharing.blocks)
+    store.write(len(values.emit.lines))
 
 
 def _sum_up(values: RowsProduct, warps: int) -> None:
     """Write how a block sums up what its warps have, for all of the cluster to read."""
-    emit, size = values.emit, prod(_kept(values))
+    emit, size = values.emit, prod(values.kept)
     emit.line("float* const held = (float*)sums;")
     head = f"for (int slot = threadIdx.x; slot < {size}; slot += {warps * WARP})"
     with emit.block(head):
@@ -137,15 +128,3 @@ def _folded(online: OnlineSoftmax, count: int, largest: Expr, total: Expr) -> tu
         scale = online.exponential(largest, beside)
         emit.line(f"{whole} = hlo::add({whole}, hlo::multiply({total}, {scale}));")
     return most, whole
-
-
-def _kept(values: RowsProduct) -> tuple[int, int]:
-    """Return what one warp's sums take: one more than a row has, for the banks' sake."""
-    sides = values.rows.tile, values.columns.tile
-    across, along = sides if values.along_columns else sides[::-1]
-    return across, along + 1
-
-
-def _place(values: RowsProduct, row: Expr, column: Expr) -> Expr:
-    across, along = (row, column) if values.along_columns else (column, row)
-    return f"sums[warp][{across}][{along}]"

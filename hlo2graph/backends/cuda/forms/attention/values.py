@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.attention.shared import Shared, tiled_rows
@@ -20,7 +21,6 @@ from hlo2graph.backends.cuda.forms.products.dot_parts import (
     Part,
     power,
 )
-from hlo2graph.backends.cuda.forms.products.dot_store import TileStore
 from hlo2graph.backends.cuda.forms.products.dot_tensor import TensorWriter
 from hlo2graph.backends.cuda.forms.products.dot_tile import TileWriter
 from hlo2graph.backends.cuda.forms.products.product import DotProduct, Side
@@ -65,33 +65,22 @@ class Sums(TileWriter):
     def write(self) -> None:
         """Write the sums, and how results are stored."""
         emit, [part] = self.emit, self.parts
-        kind = f"{self.type} (*{{}})[{self._kept[0]}][{self._kept[1]}]"
-        emit.line(f"{kind.format(f'const {part.sums}')} = ")
-        emit.lines[-1] += f"({kind.format('')})((char*)scores + {self.shared.bytes});"
+        across, along = self.kept
+        kind = f"{self.type} (*)[{across}][{along}]"
+        sums = f"{self.type} (*const {part.sums})[{across}][{along}]"
+        emit.line(f"{sums} = ({kind})((char*)scores + {self.shared.bytes});")
         with self._tiles():
             self.place_thread()
             self.sum_values(part)
             emit.line("__syncthreads();")
-            sides = self.rows, self.columns, self.along_columns
-            where = self.batch, self.top, self.left
-            store = TileStore(
-                emit, self.results, self.product, self.parts, *sides, self.warps, *where
-            )
-            store.write(len(emit.lines))
+            self.tile_store(self.left).write(len(emit.lines))
             if self.values.tiles > 1:
                 emit.line("__syncthreads();")
 
     @property
-    def _kept(self) -> tuple[int, int]:
-        """What one warp's sums of a tile take: one more than a row has, for the banks' sake."""
-        sides = self.rows.tile, self.columns.tile
-        across, along = sides if self.along_columns else sides[::-1]
-        return across, along + 1
-
-    @property
     def bytes(self) -> int:
         """Of the warps' sums in shared memory, behind scores and weights."""
-        return self.warps * self._kept[0] * self._kept[1] * self.wide.size
+        return self.warps * prod(self.kept) * self.wide.size
 
     def _tiles(self) -> AbstractContextManager[None]:
         """Write a loop over the tiles of values, where there are several."""
@@ -115,11 +104,6 @@ class Sums(TileWriter):
             with self.emit.block(head):
                 self.multiply(part, self._steps_from(part, self._first_step("chunk")), Held())
         self.share(self.place_of)
-
-    def place_of(self, row: Expr, column: Expr) -> Expr:
-        """Return where a warp's sum of a row and a column of the tile is."""
-        across, along = (row, column) if self.along_columns else (column, row)
-        return f"{self.parts[0].sums}[warp][{across}][{along}]"
 
     def _steps_from(self, part: Part, first: Expr) -> list[tuple[Index, Expr | None]]:
         self.first = first

@@ -174,10 +174,9 @@ class TileWriter:
         emit.line(f"const int warp = {warp}, lane = threadIdx.x % {WARP};")
         emit.line("const int group = lane / 4, member = lane % 4;")
         self.place_thread()
-        kept = (rows.tile, self.width) if self.along_columns else (self.width, rows.tile)
+        across, along = self.kept
         for part in self.parts:
-            # One more than a row has, so that a warp's accesses fall into different banks.
-            sizes = f"[{part.sharing(self.warps)}][{kept[0]}][{kept[1] + 1}]"
+            sizes = f"[{part.sharing(self.warps)}][{across}][{along}]"
             if self.teams == 1:
                 emit.line(f"__shared__ {self.type} {part.sums}{sizes};")
             else:
@@ -191,14 +190,37 @@ class TileWriter:
         for part, turn, held in zip(self.parts, turns, early, strict=True):
             self._sum(part, turn, held)
         emit.line("__syncthreads();")
-        where = self.batch, self.top, self.left
-        sides = self.rows, self.columns, self.along_columns
         thread = "threadIdx.x" + (f" % {self.warps * WARP}" if self.teams > 1 else "")
-        store = TileStore(
-            emit, self.results, self.product, self.parts, *sides, self.warps, *where, thread
-        )
-        store.write(mark)
+        replace(self.tile_store(self.left), thread=thread).write(mark)
         self.results.beside(self.blocks // self.teams, self.teams * self.warps * WARP)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """What one warp's sums take: one more than a row has, so that accesses part banks."""
+        sides = self.rows.tile, self.width
+        across, along = sides if self.along_columns else sides[::-1]
+        return across, along + 1
+
+    def place_of(self, row: Expr, column: Expr) -> Expr:
+        """Return where a warp's sum of a row and a column is, of the only product."""
+        across, along = (row, column) if self.along_columns else (column, row)
+        return f"{self.parts[0].sums}[warp][{across}][{along}]"
+
+    def tile_store(self, left: Expr) -> TileStore:
+        """Return what stores the results of the tile that begins at column `left`."""
+        return TileStore(
+            self.emit,
+            self.results,
+            self.product,
+            self.parts,
+            rows=self.rows,
+            columns=self.columns,
+            along_columns=self.along_columns,
+            warps=self.warps,
+            batch=self.batch,
+            top=self.top,
+            left=left,
+        )
 
     def _tile_number(self) -> Expr:
         """Write which of a block's teams a thread is in; return the number of its tile."""
