@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from agreement import scalar_region
@@ -18,8 +20,10 @@ from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.passes.side_by_side import MOST_LEAVES, side_by_side
+from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.emulation.agreement import agree_with_the_host
+from tests.emulation.plans import planned
 
 ADD = scalar_region("add", "add", "f32")
 LESS = (
@@ -265,3 +269,28 @@ ENTRY e {{ x = f32[5,5] parameter(0)
 
 def test_what_takes_all_registers_stays_alone():
     assert parts(joined(BOTH, FACTOR)) == [[], []]
+
+
+@needs_gxx
+def test_names_of_lanes_are_no_literals():
+    """A ragged product keeps a variable's value in a constant, in each of the lanes."""
+
+    def loss(x, w, sizes):
+        return (jax.lax.ragged_dot(x, w, sizes) ** 2).sum()
+
+    shapes = (((33, 8), jnp.float32), ((5, 8, 33), jnp.float32), ((5,), jnp.int32))
+    given = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
+    with jax.enable_x64(False):
+        traced = jax.jit(jax.grad(loss, (0, 1))).trace(*given)
+    text = traced.lower(lowering_platforms=("cuda",)).as_text("hlo")
+    with planned({"gradients": text}, DeviceFigures(1, 64, 1e9)) as (plans, built):
+        plan = plans["gradients"]
+        assert any("part_block" in s.text and "m6_1" in s.text for s in kernels_of(plan).values())
+        arguments = (
+            np.random.default_rng(0).standard_normal((33, 8)).astype(np.float32),
+            np.random.default_rng(1).standard_normal((5, 8, 33)).astype(np.float32),
+            np.array([10, 0, 7, 12, 4], np.int32),
+        )
+        got = EmulatedExecutable(plan, built)(*arguments)
+        for ours, theirs in zip(got, HostExecutable(plan)(*arguments), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
