@@ -62,15 +62,17 @@ class Functions:
                 cuda.cuModuleUnload(module)
 
 
-def begin_own(arch: str) -> None:
+def begin_own(arch: str) -> Future[Compiled]:
     """Begin to compile what belongs to no HLO, and the compiler with it, while others are at work.
 
     It needs no plan, nor the code of ours that makes one.
     """
-    if arch not in OWN:
+    begun = OWN.get(arch)
+    if begun is None:
         pool = ThreadPoolExecutor(1)
-        OWN[arch] = pool.submit(lambda: compile_units((FIRST, builtin.TEXT), arch)[1])
+        begun = OWN[arch] = pool.submit(lambda: compile_units((FIRST, builtin.TEXT), arch)[1])
         pool.shutdown(wait=False)
+    return begun
 
 
 def compile_kernels(
@@ -81,22 +83,22 @@ def compile_kernels(
     The first are compiled while those behind them are still written. `meanwhile` is done when all
     are written, while they are compiled.
     """
-    begin_own(arch)
+    begun = begin_own(arch)
 
     def units() -> Iterator[str]:
         yield from units_of(source.text for source in sources)
         if meanwhile is not None:
             meanwhile()
 
-    return [*compile_units(units(), arch), _own(arch)]
+    return [*compile_units(units(), arch), _own(arch, begun)]
 
 
-def _own(arch: str) -> Compiled:
-    """Return what was begun; who asks next finds it cached."""
+def _own(arch: str, begun: Future[Compiled]) -> Compiled:
+    """Return what was begun; who asks next finds it cached, or begins anew where it failed."""
     try:
-        found = OWN[arch].result()
+        found = begun.result()
     except BackendError:
-        del OWN[arch]
+        OWN.pop(arch, None)
         raise
     OWN[arch] = again = Future[Compiled]()
     again.set_result(replace(found, cached=True))
