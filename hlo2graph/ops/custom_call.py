@@ -34,13 +34,12 @@ from hlo2graph.ops.sort_digits import (
     sort_digits,
     why_not_digits,
 )
-from hlo2graph.ops.sort_runs import SORT_RUNS, begins_a_sort, infer_runs, sort_runs, why_not_runs
+from hlo2graph.ops.sort_runs import SORT_RUNS, infer_runs, sort_runs, sorts_windows, why_not_runs
 from hlo2graph.ops.sorting import top_k
 from hlo2graph.ops.spec import Computations, Evaluator, HostValue, OpSpec
 from hlo2graph.ops.top_places import (
     TOP_PLACES,
     infer_top_places,
-    is_top_places,
     top_places,
     why_not_top_places,
 )
@@ -97,20 +96,25 @@ TARGETS = {
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A call that passes write."""
+    """A call that passes write. `takes_in` tells whether its kernel reads each operand once."""
 
+    form: str
     infer: Callable[[Instruction, Sequence[AnyShape], Computations], AnyShape]
     host: Callable[[Instruction, Sequence[HostValue], Evaluator], HostValue]
     why_not: Callable[[Instruction], str | None]
-    form: str
+    takes_in: Callable[[Instruction], bool]
 
 
 _STEPS: Mapping[str, _Step] = MappingProxyType(
     {
-        SORT_RUNS: _Step(infer_runs, sort_runs, why_not_runs, "sort-runs"),
-        COUNT_DIGITS: _Step(infer_counts, count_digits, why_not_digits, "count-digits"),
-        SORT_DIGITS: _Step(infer_sorted, sort_digits, why_not_digits, "sort-digits"),
-        TOP_PLACES: _Step(infer_top_places, top_places, why_not_top_places, "topk"),
+        SORT_RUNS: _Step("sort-runs", infer_runs, sort_runs, why_not_runs, sorts_windows),
+        COUNT_DIGITS: _Step(
+            "count-digits", infer_counts, count_digits, why_not_digits, lambda _: False
+        ),
+        SORT_DIGITS: _Step(
+            "sort-digits", infer_sorted, sort_digits, why_not_digits, begins_with_digits
+        ),
+        TOP_PLACES: _Step("topk", infer_top_places, top_places, why_not_top_places, lambda _: True),
     }
 )
 
@@ -174,13 +178,9 @@ def _device(instr: Instruction) -> DeviceChoice:
 
 def takes_in(instr: Instruction) -> bool:
     """Tell whether a call's kernel may compute what makes its operands: it reads each once."""
-    return (
-        begins_a_sort(instr)
-        or begins_with_digits(instr)
-        or is_top_places(instr)
-        or factors_block(instr)
-        or factors_panel(instr)
-    )
+    if instr.opcode == "custom-call" and (step := _STEPS.get(target_of(instr))):
+        return step.takes_in(instr)
+    return factors_block(instr) or factors_panel(instr)
 
 
 def less_workspace(instr: Instruction) -> Instruction:

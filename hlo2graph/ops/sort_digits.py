@@ -20,7 +20,7 @@ import numpy as np
 from hlo2graph.hlo import AnyShape, Attribute, Instruction, Shape, TupleShape
 from hlo2graph.hlo.attributes import Raw
 from hlo2graph.hlo.dtype import DTYPES, S32
-from hlo2graph.ops.custom_target import json_config, target_of
+from hlo2graph.ops.custom_target import json_config
 from hlo2graph.ops.expect import as_arrays, callee, dimension, host_arrays, require, takes_scalars
 from hlo2graph.ops.folding import as_tuple
 from hlo2graph.ops.reduction import as_result
@@ -69,9 +69,7 @@ def chunks_of(instr: Instruction) -> Chunks | None:
 
 
 def begins_with_digits(instr: Instruction) -> bool:
-    """Tell whether an instruction is a first step, which looks at each element once."""
-    if instr.opcode != "custom-call" or target_of(instr) != SORT_DIGITS:
-        return False
+    """Tell whether a call that sorts is a first step, which looks at each element once."""
     chunks = chunks_of(instr)
     return chunks is not None and chunks.first
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hlo2graph.hlo import AnyShape, Attribute, Computation, Instruction, Shape
 from hlo2graph.hlo.attributes import Raw
-from hlo2graph.ops.custom_target import json_config, target_of
+from hlo2graph.ops.custom_target import json_config
 from hlo2graph.ops.expect import host_arrays, in_total_order, require
 from hlo2graph.ops.reduction import as_result
 from hlo2graph.ops.sorting import SORT, sorted_arrays
@@ -63,10 +63,8 @@ def runs_of(instr: Instruction) -> Runs | None:
     return runs if (doubles or first or several) and whole and power else None
 
 
-def begins_a_sort(instr: Instruction) -> bool:
-    """Tell whether an instruction is a first step, which looks at each element once."""
-    if instr.opcode != "custom-call" or target_of(instr) != SORT_RUNS:
-        return False
+def sorts_windows(instr: Instruction) -> bool:
+    """Tell whether a call is a first step, which looks at each element once."""
     runs = runs_of(instr)
     return runs is not None and runs.sorted == 1
 

@@ -63,12 +63,12 @@ def takes_largest(instr: Instruction) -> bool:
     return config is None or config[1]
 
 
-def is_top_places(instr: Instruction) -> bool:
+def _is_top_places(instr: Instruction) -> bool:
     """Tell whether an instruction is such a call."""
     return instr.attrs.get("custom_call_target") == TOP_PLACES
 
 
 def _config(instr: Instruction) -> tuple[int, bool] | None:
-    held = (json_config(instr, "top_places") or {}) if is_top_places(instr) else {}
+    held = (json_config(instr, "top_places") or {}) if _is_top_places(instr) else {}
     k, largest = held.get("k"), held.get("largest")
     return (k, largest) if type(k) is int and isinstance(largest, bool) else None
