@@ -6,6 +6,7 @@ import pytest
 from needs import needs_gxx
 
 from hlo2graph.backends.cuda.kernels import kernels_of
+from hlo2graph.program.device_figures import FIGURES
 from tests.emulation.agreement import agree_with_the_host
 from tests.emulation.plans import planned
 
@@ -44,3 +45,16 @@ def test_short_columns_agree_with_the_host(plans, name):
     lanes = source.threads // SHORT[name][1]
     assert f"slice = threadIdx.x / {lanes};" in source.text
     agree_with_the_host(found[name], kernels)
+
+
+@needs_gxx
+@pytest.mark.parametrize(("wide", "zero"), [("f64", "0"), ("c64", "(0, 0)")])
+def test_neighbours_of_narrow_and_wide_elements_have_a_thread(wide, zero):
+    text = f"""HloModule m
+add {{ a = {wide}[] parameter(0) b = {wide}[] parameter(1) ROOT r = {wide}[] add(a, b) }}
+ENTRY e {{ x = {wide}[64,96] parameter(0) y = f16[64,96] parameter(1) z = {wide}[] constant({zero})
+  c = {wide}[64,96] convert(y) m = {wide}[64,96] multiply(x, c)
+  ROOT r = {wide}[96] reduce(m, z), dimensions={{0}}, to_apply=add }}
+"""
+    with planned({"mixed": text}, FIGURES["sm_90"]) as (found, kernels):
+        agree_with_the_host(found["mixed"], kernels)

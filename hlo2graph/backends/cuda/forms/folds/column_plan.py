@@ -70,7 +70,9 @@ def plan_columns(
     while lanes > 1 and lanes // 2 * vector >= region.results:
         lanes //= 2
     least = SECTOR if is_cached else LEAST_RUN
-    while lanes * vector * max(sizes) > least and region.results < few * lanes * vector:
+    while (
+        lanes > 1 and lanes * vector * max(sizes) > least and region.results < few * lanes * vector
+    ):
         lanes //= 2
     blocks = -(-region.results // (lanes * vector))
     threads = 1024 if blocks < few else 512 if blocks < 2 * few else 256
