@@ -62,11 +62,10 @@ def emulated():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sort_steps, "_DIGIT_NS", 1)
         plans = {name: hlo2graph.plan(text, target="sm_90") for name, text in SORTS.items()}
-        patch.setattr(sort_steps, "_BLOCKS", 1)
+        patch.setattr(sort_steps, "MULTIPROCESSORS", 1)
         for name in ("u8", "two-keys"):
             plans[f"{name}-alone"] = hlo2graph.plan(SORTS[name], target="sm_90")
         patch.setattr(sort_steps, "MANY", 1)
-        patch.setattr(sort_steps, "_MORE_BLOCKS", 1)
         patch.setattr(digits, "MANY", 1)
         plans["rows-many"] = hlo2graph.plan(SORTS["rows"], target="sm_90")
         kernels = Kernels(list(plans.values()))
