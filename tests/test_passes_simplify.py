@@ -213,6 +213,8 @@ def test_a_window_put_at_a_known_place_is_an_update():
         "scatter_dims_to_operand_dims={0,1}, index_vector_dim=0, to_apply=last"
     )
     assert left_of(text, keep) == ["dynamic-update-slice"]
+    added = text.replace("last", "sum")
+    assert left_of(added, ADD) == ["slice", "add", "dynamic-update-slice"]
     outside = text.replace("constant(1)", "constant(3)")
     assert left_of(outside, keep) == ["broadcast", "scatter"]
 

@@ -138,12 +138,34 @@ w = f32[2,200] pad(a0, two), padding=1_0x0_0
 x = f32[1,200] slice(w), slice={[0:1], [0:200]}
 y = f32[1,200] add(x, a0)
 n0 = f32[1,200] sqrt(y)"""
+HEATED = """c = f32[38,68] slice(a0), slice={[1:39], [1:69]}
+l = f32[38,68] slice(a0), slice={[1:39], [0:68]}
+b = f32[38,68] slice(a0), slice={[2:40], [1:69]}
+d = f32[38,68] subtract(l, c)
+g = f32[38,68] multiply(d, b)
+at = s32[2] constant({1, 1})
+in = f32[40,70] scatter(a0, at, g), update_window_dims={0,1}, inserted_window_dims={}, \
+scatter_dims_to_operand_dims={0,1}, index_vector_dim=0, to_apply=sum
+first = s32[] constant(0)
+last = s32[] constant(69)
+edge = f32[40,1] slice(in), slice={[0:40], [1:2]}
+left = f32[40,70] dynamic-update-slice(in, edge, first, first)
+none = f32[] constant(0)
+row = f32[40,1] broadcast(none), dimensions={}
+n0 = f32[40,70] dynamic-update-slice(left, row, first, last)"""
+SUM = """sum {
+p = f32[] parameter(0)
+q = f32[] parameter(1)
+ROOT r = f32[] add(p, q)
+}
+body {"""
 CUBE = around("f32", [12, 10, 14], [(0, 1), (0, 11), (1, 1), (2, 2), (2, 13)])
 PROGRAMS = {
     "borders": loop(11, "f32[40,70]", bordered(40, 70)),
     "around": loop(9, "f32[48,64]", around("f32", [48, 64], [(0, 1), (1, 63), (1, 2)])),
     "u8 around": loop(8, "u8[40,48]", around("u8", [40, 48], [(0, 39), (1, 1)])),
     "two states and one that stays": loop(9, "f32[24,40] f32[24,40] f32[24,40]", WAVE, 1),
+    "added inside, with borders set": loop(9, "f32[40,70]", HEATED).replace("body {", SUM, 1),
     "padded": loop(13, "f32[300]", PADDED),
     "cube": loop(7, "f32[12,10,14]", CUBE),
     "past a row": loop(8, "f32[1,200]", BEYOND),

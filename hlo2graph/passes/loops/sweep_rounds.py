@@ -25,6 +25,7 @@ from hlo2graph.passes.loops.light import folds_nothing, light_work
 from hlo2graph.passes.loops.redraft_loops import redraft_loops
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.rules.tuple_parts import index_of
+from hlo2graph.passes.rules.updates import joined, known_window
 
 FEWEST_ROUNDS = 4
 MOST_STATES = 4
@@ -60,7 +61,7 @@ def _swept(draft: Draft, loop: Instruction, names: Names) -> Iterator[Computatio
     total = written_count(loop)
     if total is None or total < FEWEST_ROUNDS:
         return
-    found = _sweeping(draft.computations[str(loop.attrs["body"])])
+    found = _sweeping(_joined(draft.computations[str(loop.attrs["body"])], draft))
     rounds = _rounds(found, total) if found else 0
     if found is None or not rounds:
         return
@@ -106,6 +107,21 @@ def _rounds(loop: _Loop, total: int) -> int:
 def _time(loop: _Loop, rounds: int) -> float | None:
     part = part_of(loop.stencil, loop.shapes, rounds)
     return None if part is None else nanoseconds(loop.stencil, part, len(loop.arrays))
+
+
+def _joined(body: Computation, outer: Draft) -> Computation:
+    """Return a loop's body with its updates at known places joined with what lies around them.
+
+    So is a border that is set in each round a part of the round.
+    """
+    updates = [i.name for i in body.instructions if i.opcode == "dynamic-update-slice"]
+    if not updates or len(body.instructions) > MOST_INSTRUCTIONS:
+        return body
+    draft = Draft(body, outer.computations, frozenset())
+    for name in updates:
+        if name in draft and (window := known_window(draft, draft[name])) is not None:
+            draft.become(name, joined(draft, draft[name], window))
+    return draft.done()
 
 
 def _sweeping(body: Computation) -> _Loop | None:

@@ -61,11 +61,16 @@ def gather(draft: Draft, instr: Instruction) -> Found:
 
 
 def scatter(draft: Draft, instr: Instruction) -> Found:
-    """Update in place where one known index vector puts a window inside the array."""
+    """Update in place where one known index vector puts a window inside the array.
+
+    What is there is combined with the updates before, where that is to be.
+    """
     if len(instr.operands) != 3 or not isinstance(instr.shape, Shape):
         return None
     root = draft.computations[str(instr.attrs["to_apply"])].result
-    if root.opcode != "parameter" or root.payload != 1:
+    replaces = root.opcode == "parameter" and root.payload == 1
+    opcode = binary_reducer(draft.computations, str(instr.attrs["to_apply"]))
+    if not replaces and opcode is None:
         return None
     target, indices, updates = instr.operands
     vector = _known_vector(draft, indices)
@@ -87,7 +92,12 @@ def scatter(draft: Draft, instr: Instruction) -> Found:
         add_filled(draft, instr, index, np.asarray(start).astype(index.dtype.numpy))
         for start in starts
     ]
-    update = draft.add(instr, "reshape", Shape(given.dtype, window), (updates,))
+    shape = Shape(given.dtype, window)
+    update = draft.add(instr, "reshape", shape, (updates,))
+    if opcode is not None:
+        ranges = tuple(SliceDim(at, at + size) for at, size in zip(starts, window, strict=True))
+        there = draft.add(instr, "slice", shape, (target,), {"slice": ranges})
+        update = draft.add(instr, opcode, shape, (there, update))
     return made(instr, "dynamic-update-slice", (target, update, *names))
 
 

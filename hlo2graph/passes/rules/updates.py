@@ -21,23 +21,26 @@ def dynamic_update_slice(draft: Draft, instr: Instruction) -> Found:
     place while these are read. Where it is put at a known place, and is at least half of the array,
     the result is rather what lies around it, joined with it: one kernel computes that.
     """
-    target, update, *starts = instr.operands
+    target, update, *_ = instr.operands
     if draft.shape(update).dims == draft.shape(target).dims:
         return update
     if not draft.shape(update).elements:
         return target
     if 2 * draft.shape(update).elements < draft.shape(target).elements:
         return None
-    known = [splat(draft, name) for name in starts]
-    places = [int(k) for k in known if k is not None]
-    if len(places) < draft.shape(target).rank:
+    window = known_window(draft, instr)
+    if window is None or not _reads_others(draft, update, target, window):
         return None
-    window = _window(draft.shape(target), draft.shape(update), places)
-    return _joined(draft, instr, window) if _reads_others(draft, update, target, window) else None
+    return joined(draft, instr, window)
 
 
-def _window(target: Shape, update: Shape, places: Sequence[int]) -> tuple[SliceDim, ...]:
-    """Return what is updated, moved inside the array."""
+def known_window(draft: Draft, instr: Instruction) -> tuple[SliceDim, ...] | None:
+    """Return what an update updates, moved inside the array; None where it may be elsewhere."""
+    target, update = (draft.shape(name) for name in instr.operands[:2])
+    known = [splat(draft, name) for name in instr.operands[2:]]
+    places = [int(k) for k in known if k is not None]
+    if len(places) < target.rank:
+        return None
     sizes = zip(places, update.dims, target.dims, strict=True)
     starts = ((max(0, min(at, whole - size)), size) for at, size, whole in sizes)
     return tuple(SliceDim(start, start + size) for start, size in starts)
@@ -65,8 +68,8 @@ def _reads_others(draft: Draft, update: str, target: str, window: tuple[SliceDim
     return False
 
 
-def _joined(draft: Draft, instr: Instruction, window: Sequence[SliceDim]) -> Instruction:
-    """Return the update with what lies before and behind it, one dimension after the other."""
+def joined(draft: Draft, instr: Instruction, window: Sequence[SliceDim]) -> Instruction:
+    """Return an update of a part with what lies before and behind it, dimension by dimension."""
     target, middle, *_ = instr.operands
     whole = [SliceDim(0, n) for n in draft.shape(target).dims]
     partial = [d for d, r in enumerate(window) if r != whole[d]]
