@@ -351,7 +351,7 @@ def test_a_trace_says_when_too():
     rows = [("zero.6", 0, 1), ("loop.5[0]/neg.3", 2, 4), ("loop.5[1]/neg.3", 7, 2)]
     events = [{"ph": "M"}, *({"ph": "X", "name": n, "ts": t, "dur": d} for n, t, d in rows)]
     plan = counting_loop()
-    found = measured(trace(events=events), plan)
+    found = measured(trace(events=events), "times.json", plan)
     assert found.how == "measured: stamps"
     assert found.each(plan.body.thunks[2].body.thunks[1]) == pytest.approx(3e-6)
     bars = traced(plan, found)
@@ -362,7 +362,7 @@ def test_a_trace_says_when_too():
 def test_measured_times_of_rounds_are_one_thunks():
     plan = counting_loop()
     names = {"loop.5[0]/neg.3": (1, 2.0), "loop.5[1]/neg.3": (1, 4.0), "zero.6": (1, 1.0)}
-    found = measured(report(**names), plan)
+    found = measured(report(**names), "times.json", plan)
     assert found.how == "measured on M"
     neg = plan.body.thunks[2].body.thunks[1]
     assert (found.each(neg), found.total(neg)) == (3.0, 6.0)
@@ -381,9 +381,9 @@ def test_an_estimate_counts_rounds():
 @pytest.mark.parametrize("planning", [{"target": "sm_90"}, {"fuse": "default"}])
 def test_times_of_another_plan_of_the_module_are_refused(write, planning):
     plan = hlo2graph.plan(TWO, **planning)
-    measured(write("two"), hlo2graph.plan(TWO))
+    measured(write("two"), "times.json", hlo2graph.plan(TWO))
     with pytest.raises(InputError, match="draw it with --target host --fuse none"):
-        measured(write("two"), plan)
+        measured(write("two"), "times.json", plan)
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_times_of_another_plan_of_the_module_are_refused(write, planning):
 )
 def test_times_that_are_none(text, message):
     with pytest.raises(InputError, match=message):
-        measured(text, counting_loop())
+        measured(text, "times.json", counting_loop())
 
 
 def test_a_text_format_needs_no_graphviz(monkeypatch):
