@@ -204,6 +204,14 @@ def test_moving_elements(body, left):
     assert left_of(given + body, ADD + MAX) == left
 
 
+@pytest.mark.parametrize("opcode", ["subtract", "divide"])
+def test_a_start_comes_first_where_that_matters(opcode):
+    region = ADD.replace("sum", "less").replace("add", opcode)
+    text = "p = f32[2,1] parameter(0)\nc = f32[] constant(8)\n"
+    text += "r = f32[2] reduce(p, c), dimensions={1}, to_apply=less"
+    assert left_of(text, region) == ["reduce"]
+
+
 def test_a_window_put_at_a_known_place_is_an_update():
     keep = "last { a = f32[] parameter(0)\nROOT b = f32[] parameter(1) }"
     text = (
@@ -215,6 +223,9 @@ def test_a_window_put_at_a_known_place_is_an_update():
     assert left_of(text, keep) == ["dynamic-update-slice"]
     added = text.replace("last", "sum")
     assert left_of(added, ADD) == ["slice", "add", "dynamic-update-slice"]
+    unlike = "last { a = pred[] parameter(0)\nb = pred[] parameter(1)\n"
+    unlike += "ROOT c = pred[] compare(a, b), direction=NE }"
+    assert left_of(text.replace("f32", "pred"), unlike) == ["broadcast", "scatter"]
     outside = text.replace("constant(1)", "constant(3)")
     assert left_of(outside, keep) == ["broadcast", "scatter"]
 

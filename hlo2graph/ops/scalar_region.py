@@ -26,6 +26,7 @@ _ALLOWED = _ELEMENTWISE | {
     ),
     *("call", "fusion"),
 }
+_NAMED = _ELEMENTWISE - {"compare"}  # which an opcode says all of
 _CHOOSING = frozenset({"maximum", "minimum", "and", "or", "xor"})  # which round nothing
 COMMUTATIVE = _CHOOSING | {"add", "multiply"}
 
@@ -55,7 +56,7 @@ def binary_reducer(computations: Mapping[str, Computation], name: str) -> str | 
     computation = computations[name]
     root = computation.result
     parameters = tuple(p.name for p in computation.parameters)
-    if root.opcode not in _ELEMENTWISE or len(parameters) != 2 or not _is_scalar(root):
+    if root.opcode not in _NAMED or len(parameters) != 2 or not _is_scalar(root):
         return None
     if root.operands == parameters:
         return root.opcode

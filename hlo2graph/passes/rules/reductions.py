@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from hlo2graph.hlo import Instruction, Shape, SliceDim
-from hlo2graph.ops.scalar_region import binary_reducer
+from hlo2graph.ops.scalar_region import COMMUTATIVE, binary_reducer
 from hlo2graph.ops.spec import Array
 from hlo2graph.passes.draft import Draft
 from hlo2graph.passes.rules.places import sorted_already
@@ -25,7 +25,7 @@ def reduce(draft: Draft, instr: Instruction) -> Found:
     if any(given.dims[d] != 1 for d in numbers(instr)):
         return None
     opcode = binary_reducer(draft.computations, str(instr.attrs["to_apply"]))
-    if opcode is None or instr.shape.dtype is not given.dtype:
+    if opcode not in COMMUTATIVE or instr.shape.dtype is not given.dtype:
         return None
     start = draft.add(instr, "broadcast", instr.shape, (init,), {"dimensions": ()})
     value = draft.add(instr, "reshape", instr.shape, (source,))
