@@ -153,6 +153,9 @@ left = f32[40,70] dynamic-update-slice(in, edge, first, first)
 none = f32[] constant(0)
 row = f32[40,1] broadcast(none), dimensions={}
 n0 = f32[40,70] dynamic-update-slice(left, row, first, last)"""
+REPLACED = f"""{bordered(40, 70).replace("n0 =", "all =")}
+first = s32[] constant(0)
+n0 = f32[40,70] dynamic-update-slice(a0, all, first, first), control-predecessors={{all}}"""
 SUM = """sum {
 p = f32[] parameter(0)
 q = f32[] parameter(1)
@@ -166,6 +169,7 @@ PROGRAMS = {
     "u8 around": loop(8, "u8[40,48]", around("u8", [40, 48], [(0, 39), (1, 1)])),
     "two states and one that stays": loop(9, "f32[24,40] f32[24,40] f32[24,40]", WAVE, 1),
     "added inside, with borders set": loop(9, "f32[40,70]", HEATED).replace("body {", SUM, 1),
+    "replaced by what has to come before": loop(9, "f32[40,70]", REPLACED),
     "padded": loop(13, "f32[300]", PADDED),
     "cube": loop(7, "f32[12,10,14]", CUBE),
     "past a row": loop(8, "f32[1,200]", BEYOND),

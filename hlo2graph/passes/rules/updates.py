@@ -69,10 +69,12 @@ def _reads_others(draft: Draft, update: str, target: str, window: tuple[SliceDim
 
 
 def joined(draft: Draft, instr: Instruction, window: Sequence[SliceDim]) -> Instruction:
-    """Return an update of a part with what lies before and behind it, dimension by dimension."""
+    """Return an update with what lies before and behind it, dimension by dimension, if any does."""
     target, middle, *_ = instr.operands
     whole = [SliceDim(0, n) for n in draft.shape(target).dims]
     partial = [d for d, r in enumerate(window) if r != whole[d]]
+    if not partial:
+        return made(instr, "copy", (middle,))
     ranges = list(window)
     for dim in reversed(partial[1:]):
         parts = _around(draft, instr, ranges, dim, middle)
