@@ -179,7 +179,13 @@ UNMOVED = """x = f32[40,70] reverse(a0), dimensions={0}
 y = f32[40,70] slice(a0), slice={[0:40], [0:70]}
 n0 = f32[40,70] add(x, y)"""
 NARROW = loop(8, "bf16[40,48]", around("bf16", [40, 48], [(0, 39), (1, 1)]))
+FEW = """c = f32[3,68] slice(a0), slice={[1:4], [1:69]}
+l = f32[3,68] slice(a0), slice={[2:5], [0:68]}
+d = f32[3,68] subtract(l, c)
+at = s32[] constant(1)
+n0 = f32[40,70] dynamic-update-slice(a0, d, at, at)"""
 OTHERS = {
+    "updated in a few rows": loop(40, "f32[40,70]", FEW),
     "mirrored": loop(11, "f32[40,70]", UNMOVED),
     "few rounds": loop(3, "f32[40,70]", bordered(40, 70)),
 }

@@ -112,16 +112,30 @@ def _time(loop: _Loop, rounds: int) -> float | None:
 def _joined(body: Computation, outer: Draft) -> Computation:
     """Return a loop's body with its updates at known places joined with what lies around them.
 
-    So is a border that is set in each round a part of the round.
+    So is a border that is set in each round a part of the round. Left as it is where arrays are
+    only updated, in less than half of them: that is better done in place.
     """
     updates = [i.name for i in body.instructions if i.opcode == "dynamic-update-slice"]
     if not updates or len(body.instructions) > MOST_INSTRUCTIONS:
+        return body
+    if not any(_is_renewed(body, name) for name in body.result.operands):
         return body
     draft = Draft(body, outer.computations, frozenset())
     for name in updates:
         if name in draft and (window := known_window(draft, draft[name])) is not None:
             draft.become(name, joined(draft, draft[name], window))
     return draft.done()
+
+
+def _is_renewed(body: Computation, name: str) -> bool:
+    """Tell whether an array is made anew, or at least half of it in the place of what it was."""
+    written, instr = 0, body[name]
+    while instr.opcode == "dynamic-update-slice":
+        target, update, *_ = instr.operands
+        written, instr = written + body[update].shape.size, body[target]
+    if not isinstance(instr.shape, Shape) or not instr.shape.rank:
+        return False
+    return instr.opcode != "get-tuple-element" or 2 * written >= instr.shape.size
 
 
 def _sweeping(body: Computation) -> _Loop | None:
