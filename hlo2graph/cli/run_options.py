@@ -135,7 +135,8 @@ _OPTIONS = (
         type=click.Choice(REFERENCES),
         default="host",
         show_default=True,
-        help="What to compare with: the HLO evaluated as written, XLA:CPU (needs jax), or nothing.",
+        help="What to compare with: the HLO evaluated as written, XLA:CPU (needs jax), or nothing: "
+        "then nothing is checked.",
     ),
     click.option(
         "--abs-error",
