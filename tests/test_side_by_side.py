@@ -19,7 +19,9 @@ from hlo2graph.hlo import Module
 from hlo2graph.hlo.printer import format_module
 from hlo2graph.inspect.arrays import random_inputs
 from hlo2graph.inspect.compare import same_bits
+from hlo2graph.passes.loops import carried
 from hlo2graph.passes.side_by_side import MOST_LEAVES, side_by_side
+from hlo2graph.program.buffers import donate
 from hlo2graph.program.device_figures import DeviceFigures
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.emulation.agreement import agree_with_the_host
@@ -294,3 +296,28 @@ def test_names_of_lanes_are_no_literals():
         got = EmulatedExecutable(plan, built)(*arguments)
         for ours, theirs in zip(got, HostExecutable(plan)(*arguments), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def trained(weights, x):
+    def loss(weights):
+        return (jnp.tanh(x @ weights[0]) @ weights[1]).mean()
+
+    return [w - 0.1 * g for w, g in zip(weights, jax.grad(loss)(weights), strict=True)]
+
+
+@pytest.mark.parametrize("much", [0, 1 << 30])
+def test_weights_that_are_given_up_are_written_in_place_if_they_are_large(much, monkeypatch):
+    """A layer's update is not joined with the product that reads the layer's old weights."""
+    monkeypatch.setattr(carried, "MUCH_GIVEN_UP", much)
+    monkeypatch.setattr(donate, "MUCH_GIVEN_UP", much)
+    weights = [jax.ShapeDtypeStruct((64, 64), jnp.float32)] * 2
+    x = jax.ShapeDtypeStruct((8, 64), jnp.float32)
+    text = jax.jit(trained, donate_argnums=0).lower(weights, x).as_text("hlo")
+    plan = h2g.plan(text, target="sm_90")
+    dropped = [line for line in plan.aliases if "not honoured" in line]
+    assert len(plan.aliases) == 2
+    assert len(dropped) == (0 if not much else 1)
+    given = random_inputs(plan.inputs, 0)
+    wanted = HostExecutable(h2g.plan(text, target="host"))(*given)
+    for found, want in zip(HostExecutable(plan)(*given), wanted, strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)

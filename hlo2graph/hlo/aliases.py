@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from hlo2graph.errors import ParseError
 from hlo2graph.hlo.module import Module
 
+MUCH_GIVEN_UP = 4 << 20
+"""Bytes of a module's may-aliases, from which on results wait for readers of what they overwrite.
+
+Waiting costs some microseconds; so much more memory is the dearer of the two.
+"""
+
 _NUMBER = r"\d{1,9}"
 _INDEX = rf"\{{((?>\s*+{_NUMBER}\s*+(?>,|(?=\}}))){{0,64}}+\s*+)\}}"
 _BLANK = re.compile(r"\s*+")

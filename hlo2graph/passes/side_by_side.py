@@ -11,7 +11,8 @@ kernels are a `fusion` of fusions, a part each, under a tuple; the rule, all of 
 - Together they have at most MOST_BLOCKS blocks of threads, about one wave of a large device; more
   would only queue.
 - Together they have at most MOST_LEAVES operands and results: a kernel's parameters are 4 KB.
-- No part makes the next state of a loop that another part reads: the state would take a copy.
+- No part makes the next state of a loop that another part reads: the state would take a copy. Nor
+  what takes the place of an argument given up, if such arguments are large in all.
 - Nothing with side effects or control dependencies takes part, nor what a library computes.
 """
 
@@ -24,7 +25,7 @@ from hlo2graph.hlo import Computation, Instruction, Module
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.passes.join import Joiner, controls, joined, waits_of
 from hlo2graph.passes.kernel_time import Estimate, estimate
-from hlo2graph.passes.loops.carried import carried_state, loop_bodies
+from hlo2graph.passes.loops.carried import carried_states
 from hlo2graph.passes.sequences import sequences
 
 MOST_BLOCKS = 512
@@ -39,11 +40,11 @@ def side_by_side(module: Module) -> Module:
     effects = with_effects(module.computations)
     joiner = Joiner.of(module)
     computations: dict[str, Computation] = {}
-    bodies = loop_bodies(module)
+    states = carried_states(module)
     changed = False
     for name, computation in module.computations.items():
         if name in stepped:
-            carried = carried_state(computation) if name in bodies else {}
+            carried = states.get(name, {})
             groups = _Levels(computation, module.computations, effects, carried).groups()
             if groups:
                 changed = True

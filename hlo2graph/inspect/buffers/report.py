@@ -92,8 +92,8 @@ def _aliases(plan: Plan, whole: bool) -> Iterator[str]:
     """Yield what became of each alias, those that are not honoured first."""
     lines = sorted(plan.aliases, key=lambda line: line.endswith(HONOURED))
     broken = sum(not line.endswith(HONOURED) for line in lines)
-    if not lines:
-        yield "  alias      none asked for"
+    asked = f"{len(lines):,} asked for, {len(lines) - broken:,} honoured"
+    yield f"  aliases    {asked if lines else 'none asked for'}"
     shown = lines if whole else lines[: max(SHOWN, broken)]
     yield from (f"  alias      {line}" for line in shown)
     yield from _more(len(lines) - len(shown), "alias")

@@ -21,7 +21,7 @@ from hlo2graph.passes.fusion.merge import Merging
 from hlo2graph.passes.fusion.rewrite import Rewriting
 from hlo2graph.passes.fusion.why import Decisions, attended, decisions_of
 from hlo2graph.passes.join import Joiner
-from hlo2graph.passes.loops.carried import carried_state, loop_bodies
+from hlo2graph.passes.loops.carried import carried_states
 from hlo2graph.passes.sequences import sequences
 
 
@@ -60,10 +60,10 @@ def _fused(module: Module) -> Iterator[_Fused]:
     effects = with_effects(module.computations)
     exact = in_any_order(module.computations)
     joiner = Joiner.of(module)
-    bodies = loop_bodies(module)
+    states = carried_states(module)
     for name, computation in module.computations.items():
         if name in stepped:
-            carried = carried_state(computation) if name in bodies else {}
+            carried = states.get(name, {})
             given = computation.parameters if keeps_arguments(module, computation) else ()
             kept = frozenset(parameter.name for parameter in given)
             body = Body.of(computation, effects, carried, kept, exact)

@@ -1,17 +1,17 @@
 """Results that live where a parameter was, as the module's `input_output_alias` asks.
 
-`place_copies` has made every must-alias possible. A may-alias is honoured under the same rule as
-anything written in place: for free where data flow orders all readers of the parameter before the
-result is written, else only if it saves more than INPLACE_THRESHOLD bytes.
+`place_copies` has made every must-alias possible. A may-alias is honoured for free where data flow
+orders all readers of the parameter before the result is written; else only if all that the program
+gives up is more than MUCH_GIVEN_UP bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo2graph.hlo.aliases import MUCH_GIVEN_UP
 from hlo2graph.program.buffers.classes import Buffer, Buffers
 from hlo2graph.program.buffers.lifetimes import Handover, Lifetimes
-from hlo2graph.program.inplace import INPLACE_THRESHOLD
 from hlo2graph.program.order import PartialOrder
 from hlo2graph.program.plan import AllocationKind
 from hlo2graph.program.thunks import Alias, Program
@@ -38,6 +38,8 @@ class Donor:
         self._buffers = buffers
         self._lifetimes = lifetimes
         self._orders = orders
+        given_up = sum(program.outputs[a.output].shape.size for a in program.aliases)
+        self._may_wait = given_up > MUCH_GIVEN_UP
 
     def run(self) -> None:
         """Put results where parameters were."""
@@ -75,7 +77,7 @@ class Donor:
                 late = {h for h in found if not self._ordered(h)}
                 missing |= late
                 waiting |= {b} if late else set()
-        if missing and not must and old.size <= INPLACE_THRESHOLD:
+        if missing and not must and not self._may_wait:
             return "the result would wait for other readers of the parameter"
         self.added |= missing
         self.labelled |= set() if must else waiting
