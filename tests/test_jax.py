@@ -311,6 +311,14 @@ def test_options_that_are_none():
         hlo2graph.jax.jit(static_argnum=0)
 
 
+def test_numpy_in_the_place_of_a_gpu_is_said_once(monkeypatch):
+    monkeypatch.setattr("hlo2graph.jax.function.platform_for", lambda _: "cpu")
+    found = hlo2graph.jax.jit(jnp.sin)
+    with pytest.warns(UserWarning, match="sin is run by NumPy, there being no GPU"):
+        found(X)
+    same(found(X[:1]), jnp.sin(X[:1]))
+
+
 def test_a_backend_that_is_not_there_is_an_error():
     with pytest.raises(BackendError):
         hlo2graph.jax.jit(jnp.sin, backend="cuda")(X)

@@ -18,6 +18,8 @@ BITCASTS = [
     ("f32[2,3]{1,0}", "f32[3,2]{0,1}"),
     ("f32[2,3,4]{0,2,1}", "f32[6,4]{0,1}"),
     ("f32[1]{0}", "f32[]"),
+    ("f32[2,3]{0,1}", "s32[6]{0}"),
+    ("f32[]", "u32[]"),
 ]
 
 
@@ -43,8 +45,8 @@ def test_elements_move_as_the_bitcast_shows_them(source, target):
     np.testing.assert_array_equal(host_results(given, [x])[0], host_results(module, [x])[0])
 
 
-def test_a_bitcast_to_another_type_stays():
-    module = program("f32[4]", "s32[4]")
+def test_a_bitcast_to_a_type_of_another_size_stays():
+    module = program("f32[4]", "s16[8]")
     assert "bitcast" in {i.opcode for i in _as_xla_takes_it(module).computations["f"].instructions}
 
 

@@ -90,7 +90,12 @@ def _refusal(found: list[tuple[str, Shape, Span | None]]) -> UnsupportedError:
     ]
     if count > NAMED:
         notes.append(Note(f"and {count - NAMED} more"))
-    notes.append(Note("XLA writes them out with XLA_FLAGS=--xla_dump_large_constants"))
+    notes.append(
+        Note(
+            'lowered.as_text("hlo") has them, and so have dumps with XLA_FLAGS='
+            "--xla_dump_large_constants; compiled.as_text() has none that is large"
+        )
+    )
     notes.append(Note("to run without them: --elided zeros, or --elided random:SEED"))
     return UnsupportedError(f"{what}; it cannot be run", found[0][2], tuple(notes))
 

@@ -93,14 +93,19 @@ def _call(fusion: Instruction) -> Instruction:
 
 
 def _moves(bitcast: Instruction, computation: Computation) -> tuple[Instruction, ...]:
-    """Return the bitcast as a reshape of the elements as they lie; of another type, as it is."""
+    """Return the bitcast as a reshape of the elements as they lie, after one of their bits."""
     (name,) = bitcast.operands
     source, target = computation[name].shape, bitcast.shape
     assert isinstance(source, Shape)
     assert isinstance(target, Shape)
-    if source.dtype is not target.dtype:
-        return (bitcast,)
     moves: list[Instruction] = []
+    if source.dtype is not target.dtype:
+        if source.dtype.size != target.dtype.size:  # which changes dimensions too
+            return (bitcast,)
+        source = replace(source, dtype=target.dtype)
+        read = _fresh(bitcast, "read", computation)
+        moves.append(_move("bitcast-convert", read, source, name))
+        name = read
     if not source.is_row_major:
         lain, order = _fresh(bitcast, "lain", computation), source.minor_to_major[::-1]
         moves.append(_move("transpose", lain, _stored(source), name, order))

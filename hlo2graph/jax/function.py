@@ -147,6 +147,11 @@ class GraphFunction:
         platform = platform_for(self._backend)
         if jax.config.jax_disable_jit:
             return None
+        if platform == "cpu" and self._backend == "auto":
+            self._warn(
+                "is run by NumPy, there being no GPU here that JAX and hlo2graph both know: to try "
+                'it out, not for speed; backend="host" asks for that'
+            )
         traced = self._jitted.trace(*args, **kwargs)
         try:
             return CompiledFunction(traced, platform, self._options)
@@ -160,12 +165,14 @@ class GraphFunction:
 
     def _say(self, reason: str) -> None:
         """Say once why JAX runs the function."""
-        if reason not in self._said:
-            self._said.add(reason)
+        self._warn(f"runs with jax.jit, not as a graph of ours: {reason}", inner=1)
+
+    def _warn(self, what: str, inner: int = 0) -> None:
+        """Say once what becomes of the function, at the place of its call."""
+        if what not in self._said:
+            self._said.add(what)
             name = getattr(self, "__name__", "the function")
-            warnings.warn(
-                f"{name} runs with jax.jit, not as a graph of ours: {reason}", stacklevel=5
-            )
+            warnings.warn(f"{name} {what}", stacklevel=5 + inner)
 
 
 class _Call(NamedTuple):
