@@ -387,6 +387,16 @@ def test_times_of_another_plan_of_the_module_are_refused(write, planning):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [report("two", z=(1, 2.0)), trace("two", [{"ph": "X", "name": "z", "ts": 0, "dur": 1}])],
+    ids=["report", "trace"],
+)
+def test_times_of_another_module_of_the_same_name_are_refused(text):
+    with pytest.raises(InputError, match="another module that is called two too: no thunk here"):
+        measured(text, "times.json", hlo2graph.plan(TWO))
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "no JSON"),

@@ -22,7 +22,7 @@ from hlo2graph.program.device_figures import (
 )
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.thunks import Sequence, Slice, Thunk, While
-from hlo2graph.program.uses import nested
+from hlo2graph.program.uses import nested, walk
 
 WRITE = "`run --trace FILE` and `run --profile nodes --json FILE` write them"
 MICRO = 1e-6
@@ -109,8 +109,11 @@ def measured(data: bytes, filename: str, plan: Plan) -> Durations:
         raise InputError(f"{filename}: the times are no JSON; {WRITE}") from None
     try:
         if isinstance(held, dict) and "traceEvents" in held:
-            return _of_trace(held, plan)
-        return _of_report(held if isinstance(held, list) else [held], plan)
+            found = _of_trace(held, plan)
+        else:
+            found = _of_report(held if isinstance(held, list) else [held], plan)
+        _check_names(found, plan)
+        return found
     except InputError as error:
         raise InputError(f"{filename}: {error.message}") from None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
@@ -156,6 +159,17 @@ def _check_plan(about: Mapping[str, Any], plan: Plan) -> None:
     if (about["target"], about["fuse"]) != (plan.target, plan.fuse):
         was = f"--target {about['target']} --fuse {about['fuse']}"
         raise InputError(f"the times are of another plan of {plan.name}: draw it with {was}")
+
+
+def _check_names(found: Durations, plan: Plan) -> None:
+    """Refuse times of which most name no thunk: JAX calls many modules alike."""
+    names = {base_name(thunk.name) for thunk in walk(plan.body)}
+    others = [name for name in found.by_name if name not in names]
+    if 2 * len(others) > len(found.by_name):
+        raise InputError(
+            f"the times are of another module that is called {plan.name} too: "
+            f"no thunk here is called {others[0]}"
+        )
 
 
 def _averaged(sums: Mapping[str, list[float]]) -> dict[str, Duration]:
