@@ -35,6 +35,14 @@ ACROSS = "one block, which has a matrix to itself, would read it across the grai
 SLOWER = "it would take longer than both alone"
 
 
+_IN_WORDS = {
+    "cholesky": "a factor",
+    "custom-call": "a call",
+    "dot": "a product",
+    "fft": "a transform",
+    "topk": "a top-k",
+    "triangular-solve": "a solve",
+}
 MOST_ACROSS = 64  # rows of a matrix that may be read so by a block that factors it
 
 
@@ -67,7 +75,8 @@ class Group:
             case Columns():
                 return "a fold along columns"
             case Own(hero):
-                return f"the form of {hero}"
+                opcode = self.sheet.table.body[hero].opcode
+                return f"{_IN_WORDS.get(opcode, f'a {opcode}')} ({hero})"
             case _:
                 return "no form of its own"
 
