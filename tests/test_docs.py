@@ -79,6 +79,7 @@ def test_readme_python_for_a_gpu_runs(fake):
     assert np.allclose(names["first"], want)
 
 
+@pytest.mark.filterwarnings("ignore:step is run by NumPy")
 def test_readme_python_for_jax_runs():
     *_, code = PYTHON
     names = {}

@@ -56,15 +56,17 @@ def command(
     Seven plans, from the least bytes of temporaries to the most: `serial`, which
     reuses bytes by program order and runs a chain, as XLA's mode LHS does;
     `packed`, the same placement for a graph; `reuse any` and `reuse 1`, which
-    hand bytes over early, as --max-buffer-reuse does; `half`, which does so once
+    hand bytes over early, any number of times or once; `half`, which does so once
     it has grown half way; `default`, which shares bytes only where data flow
     orders the thunks, as XLA's mode CONCURRENT does; `apart`, which shares none.
-    For each: the arena over the lower bound, what is alive at once (`of bound`);
+    `plan --max-buffer-reuse N` takes the smallest of several that reuse so often,
+    `--memory-budget` one that is no larger than asked.
+    For each: the arena over the lower bound, what is alive at once in program
+    order of the graph's plan (`of bound`: a chain's may take less);
     edges, and those of them that the program does not ask for (`false`); the most
     thunks at one depth (`width`), the thunks on the longest path (`path`); and a
     time: bytes over bandwidth, operations over rate, and a node's latency, on one
     device that all share. It compares plans, and predicts no run.
-    `--memory-budget` then takes a point in between.
 
     \b
     Examples:
