@@ -131,3 +131,8 @@ def check_rounds(option: str, given: str) -> None:
     """Raise InputError unless `given` is auto, never or a number of rounds."""
     if given not in ("auto", "never") and not (given.isascii() and given.isdigit()):
         raise InputError(f"{option} is auto, never or a number of rounds, not {given!r}")
+
+
+def flags_of(names: Iterable[str]) -> str:
+    """Return options as the command line has them, one after another."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)

@@ -32,6 +32,7 @@ from hlo2graph.options import (
     PlanOptions,
     check_choice,
     check_keywords,
+    flags_of,
 )
 from hlo2graph.passes.alone import ALONE
 from hlo2graph.passes.call_asyncs import call_asyncs
@@ -330,7 +331,7 @@ def _planned_before(
     program: Plan | str, filename: str, observe: Observer | None, options: PlanOptions
 ) -> Plan:
     if options:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+        flags = flags_of(options)
         raise InputError(f"{flags}: a thunk sequence is planned already; plan its HLO instead")
     made = program if isinstance(program, Plan) else parse_plan(program, filename)
     _seen_by(observe)("plan", made)

@@ -8,7 +8,7 @@ import click
 
 from hlo2graph.cli.files import Input, emit_report, modules_in, only, read_file
 from hlo2graph.cli.options import file_argument, json_option
-from hlo2graph.cli.paths import Written
+from hlo2graph.cli.paths import Written, is_svg
 from hlo2graph.cli.programs import text_of, why_options
 from hlo2graph.cli.progress import progress
 from hlo2graph.options import FUSE, TARGETS, PlanOptions
@@ -85,7 +85,7 @@ def command(
 
     if output is not None and Path(output).suffix.lower() in PICTURES:
         raise click.UsageError("the curve is drawn as SVG: name a file that ends with .svg")
-    drawn = output is not None and output.lower().endswith(".svg")
+    drawn = is_svg(output)
     reports: list[BudgetReport] = []
     target = target or (DEVICES[device].target if device else None)
     whole = read_file(file)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from hlo2graph.cli.dot_options import DotOptions, dot_options
 from hlo2graph.cli.files import (
@@ -20,11 +19,17 @@ from hlo2graph.cli.files import (
     read_file,
     write_whole,
 )
-from hlo2graph.cli.options import dump_option, file_argument, output_option, planning_options
+from hlo2graph.cli.options import (
+    dump_option,
+    file_argument,
+    given_of,
+    output_option,
+    planning_options,
+)
 from hlo2graph.cli.programs import input_first, module_of, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.cli.voice import voice
-from hlo2graph.options import Observer, PlanOptions
+from hlo2graph.options import Observer, PlanOptions, flags_of
 
 if TYPE_CHECKING:
     from hlo2graph.hlo import Module
@@ -88,8 +93,7 @@ def command(
 
 def _say_what_is_idle(options: DotOptions, others: list[str]) -> None:
     """Name the flags that were given and change nothing; `others` are those of a plan."""
-    source = click.get_current_context().get_parameter_source
-    given = [name for name in options if source(name) is not ParameterSource.DEFAULT]
+    given = given_of(options)
     if options["driver"]:
         drawn = "the driver's own drawing"
         idle = [name for name in given if name not in ("driver", "unroll_loops")]
@@ -101,7 +105,7 @@ def _say_what_is_idle(options: DotOptions, others: list[str]) -> None:
         drawn = "--stage thunks, loops as they are"
         idle = [n for n in given if n == "unroll_loops" and options["stage"] != "graph"]
     if idle:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+        flags = flags_of(idle)
         voice().note(f"note: this draws {drawn}, to which {flags} means nothing")
 
 

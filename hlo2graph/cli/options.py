@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from hlo2graph.cli import units
 from hlo2graph.cli.paths import Named, Written
@@ -51,6 +52,12 @@ def seed_option(what: str) -> Callable[[F], F]:
         show_default=True,
         help=what,
     )
+
+
+def given_of(options: Iterable[str]) -> list[str]:
+    """Return the names of those options that the command line gave."""
+    source = click.get_current_context().get_parameter_source
+    return [name for name in options if source(name) is not ParameterSource.DEFAULT]
 
 
 _planning = (

@@ -51,6 +51,11 @@ class Written(Named):
         return path
 
 
+def is_svg(output: str | None) -> bool:
+    """Tell whether what is written there is a drawing."""
+    return output is not None and output.lower().endswith(".svg")
+
+
 def _need_place(path: str, made: str) -> None:
     """Raise OSError where no file can be written; the folder `made` is made before, if need be."""
     home = Path(os.path.realpath(path)).parent

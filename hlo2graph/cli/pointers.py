@@ -6,7 +6,7 @@ import click
 
 from hlo2graph.cli.files import emit_report, modules_in, only, read_file
 from hlo2graph.cli.options import file_argument, json_option, planning_options, seed_option
-from hlo2graph.cli.paths import Written
+from hlo2graph.cli.paths import Written, is_svg
 from hlo2graph.cli.programs import input_first, is_planned, plan_of
 from hlo2graph.cli.progress import progress
 from hlo2graph.cli.run_options import elided_option
@@ -85,7 +85,7 @@ def command(
     from hlo2graph.pipeline import cuda_target
     from hlo2graph.program.one_device import caveats_of
 
-    drawn = output is not None and output.lower().endswith(".svg")
+    drawn = is_svg(output)
     whole = read_file(file)
     labs = []
     for part in [only(whole, "draw")] if drawn else modules_in(whole):

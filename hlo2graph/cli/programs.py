@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 import hlo2graph
 from hlo2graph.cli.files import Input, joined, modules_in
 from hlo2graph.errors import BackendError, HloError, InputError
-from hlo2graph.options import Observer, PlanOptions
+from hlo2graph.options import Observer, PlanOptions, flags_of
 
 if TYPE_CHECKING:
     from hlo2graph.hlo import Module
@@ -63,7 +63,7 @@ def why_options(part: Input, planning: PlanOptions) -> PlanOptions:
 
 def _refuse(part: Input, planning: PlanOptions) -> None:
     if planning:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in planning)
+        flags = flags_of(planning)
         raise InputError(f"{flags}: {part.filename} is planned already; compile its HLO anew")
 
 

@@ -19,6 +19,7 @@ from hlo2graph.cli.progress import Progress, progress
 from hlo2graph.cli.run_options import RunOptions, given_choices, run_options
 from hlo2graph.cli.voice import voice
 from hlo2graph.errors import BackendError
+from hlo2graph.options import flags_of
 
 if TYPE_CHECKING:
     from hlo2graph.backends.cuda.executable import CudaExecutable
@@ -89,7 +90,7 @@ def command(
     whole = read_file(file)
     for flag in ("save_outputs", "trace"):
         if options[flag]:
-            only(whole, f"--{flag.replace('_', '-')} is for")
+            only(whole, f"{flags_of([flag])} is for")
     parts = modules_in(whole)
     reports = []
     for number, part in enumerate(parts):
@@ -164,10 +165,9 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
 def _say_what_is_for_cuda(options: RunOptions) -> None:
     """Name the flags that were given and mean nothing to the host."""
     names = [*given_choices(options), *(["cold_l2"] if options["cold_l2"] else [])]
-    flags = [f"--{name.replace('_', '-')}" for name in names]
-    if flags:
-        are = "are" if len(flags) > 1 else "is"
-        voice().note(f"note: {', '.join(sorted(flags))} {are} for cuda; this runs on the host")
+    if names:
+        are = "are" if len(names) > 1 else "is"
+        voice().note(f"note: {flags_of(sorted(names))} {are} for cuda; this runs on the host")
 
 
 def _compiled(

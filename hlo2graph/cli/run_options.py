@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
-from click.core import ParameterSource
 
 from hlo2graph.cli import units
-from hlo2graph.cli.options import seed_option
+from hlo2graph.cli.options import given_of, seed_option
 from hlo2graph.cli.paths import Named, Written
 from hlo2graph.options import (
     BACKENDS,
@@ -221,9 +220,7 @@ def given_choices(options: Mapping[str, Any]) -> CudaOptions:
     """Return the choices about a GPU that the command line gave, defaults left out."""
     from hlo2graph.backends.cuda.choices import CudaOptions
 
-    source = click.get_current_context().get_parameter_source
-    given = {n for n in options if source(n) is not ParameterSource.DEFAULT}
-    named = given & set(CudaOptions.__annotations__)
+    named = set(given_of(options)) & set(CudaOptions.__annotations__)
     return cast(CudaOptions, {name: options[name] for name in named})
 
 

@@ -15,7 +15,7 @@ from hlo2graph.errors import ParseError
 from hlo2graph.hlo.module import Module
 
 MUCH_GIVEN_UP = 4 << 20
-"""Bytes of a module's may-aliases, from which on results wait for readers of what they overwrite.
+"""Bytes that a module gives up in all, above which results wait for readers of what they overwrite.
 
 Waiting costs some microseconds; so much more memory is the dearer of the two.
 """

@@ -64,9 +64,9 @@ def main() -> int:
         print(f"nothing to measure on: {error}", file=sys.stderr)
         return 3
     given.out.mkdir(parents=True, exist_ok=True)
-    arguments = (np.zeros((8, 8), np.float32),)
-    least = OurCall(FIRST, arguments, {})
-    compare(Program("first", FIRST, arguments), 1, least)  # loads the libraries
+    first = Program("first", FIRST, (np.zeros((8, 8), np.float32),))
+    least = OurCall(first.text, first.arguments, {})
+    compare(first, 1, least)  # loads the libraries
     found = []
     print(f"microseconds: latency / throughput{'':4}", *(f"{n:>20}" for n in (*OURS, *XLA)), sep="")
     for program in programs(given.paths, given.only):

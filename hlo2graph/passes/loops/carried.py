@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from hlo2graph.hlo import Computation, Instruction, Module, Shape
 from hlo2graph.hlo.aliases import MUCH_GIVEN_UP, io_aliases
+from hlo2graph.passes.rules.tuple_parts import index_of
 
 
 def carried_states(module: Module) -> dict[str, Mapping[str, str]]:
@@ -63,10 +64,8 @@ def _parts(computation: Computation) -> dict[tuple[int, int | None], str]:
             found[_number(instr), None] = instr.name
         elif instr.opcode == "get-tuple-element":
             source = computation[instr.operands[0]]
-            number = instr.attrs["index"]
-            assert isinstance(number, int)
             if source.opcode == "parameter":
-                found[_number(source), number] = instr.name
+                found[_number(source), index_of(instr)] = instr.name
     return found
 
 
