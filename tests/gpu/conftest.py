@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from hlo2graph.errors import BackendError
 from hlo2graph.pipeline import cuda_target
+
+# JAX would take most of the device's memory, and several processes run these tests at once.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def pytest_collection_modifyitems(items):
