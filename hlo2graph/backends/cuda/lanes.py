@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from hlo2graph.backends.cuda.lane_values import NAME, LaneNames, LaneValue
+from hlo2graph.backends.cuda.statements import Block, Node, chains, parsed, written
 
 _DECLARATION = re.compile(
     r"(?:static )?(?P<const>const )?(?P<type>[\w:<>, ]*?[\w>]) (?P<name>\w+)(?:\[\w*\])? "
@@ -32,17 +33,6 @@ _READ = re.compile(
 _BRACKETED = re.compile(r"\[\((\w+ [-+] \d+)\)\]")
 _INTEGERS = ("int", "long long")
 LANE = "lane0"  # the number of a lane, in texts of its first
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """`head {`, or `{` alone, the nodes inside, and `}`."""
-
-    head: str
-    body: tuple[_Node, ...]
-
-
-_Node: TypeAlias = "str | _Block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +84,7 @@ class Lanes:
         self._step, self._whole, self._mark, self._row = step, whole, mark, row
         self._mutable: set[str] = set()  # variables that differ after some assignment
         self._margin = body[0][: -len(body[0].lstrip())]
-        nodes = tuple(_parsed(iter([line.strip() for line in body])))
+        nodes = tuple(parsed(iter([line.strip() for line in body])))
         known = -1
         while known != len(self._mutable):  # what a loop assigns differs from its start on
             known = len(self._mutable)
@@ -113,12 +103,12 @@ class Lanes:
         """What is written in the place of the body; most takers want to know `accesses` alone."""
         return [self._margin + line.margin + self._of_lane(*line[:3]) for line in self._found]
 
-    def _several(self, nodes: Sequence[_Node]) -> Iterator[_Line]:
-        for chain in _chains(nodes):
+    def _several(self, nodes: Sequence[Node]) -> Iterator[_Line]:
+        for chain in chains(nodes):
             if isinstance(chain[0], str):
                 yield from self._statement(chain[0])
             else:
-                yield from self._chain([b for b in chain if isinstance(b, _Block)])
+                yield from self._chain([b for b in chain if isinstance(b, Block)])
 
     def _statement(self, text: str) -> Iterator[_Line]:
         self._note_accesses(text)
@@ -156,7 +146,7 @@ class Lanes:
             return match[0]
         return f"{self._whole} {sign} {divisor // count}" + (f" * {count}" if sign == "%" else "")
 
-    def _chain(self, chain: Sequence[_Block]) -> Iterator[_Line]:
+    def _chain(self, chain: Sequence[Block]) -> Iterator[_Line]:
         """Write an if with its elses, or a loop: once where the lanes agree on every head."""
         if all(self._names.agree(block.head) for block in chain):
             for number, block in enumerate(chain):
@@ -167,7 +157,7 @@ class Lanes:
                     yield _Line(f"  hlo::branch_end<{number}>();")
                 yield _Line("}")
             return
-        lines = [line for block in chain for line in _written(block)]
+        lines = [line for block in chain for line in written(block)]
         own = {m["name"] for line in lines if (m := _DECLARATION.match(line.lstrip()))}
         for line in lines:
             assigned = _ASSIGNMENT.match(line.lstrip())
@@ -232,32 +222,3 @@ class Lanes:
                 value.step == 0 or (value.step == 1 and value.multiple % self._count == 0)
             )
             self.accesses.append(Access(array, merges, self._is_askew(place)))
-
-
-def _parsed(lines: Iterator[str]) -> Iterator[_Node]:
-    """Take lines up to the end of a block, or of all, as a tree."""
-    for line in lines:
-        if line == "}":
-            return
-        yield _Block(line[:-1].strip(), tuple(_parsed(lines))) if line.endswith("{") else line
-
-
-def _chains(nodes: Sequence[_Node]) -> list[list[_Node]]:
-    """Part nodes into single ones and ifs with their elses."""
-    found: list[list[_Node]] = []
-    for node in nodes:
-        if isinstance(node, _Block) and node.head.startswith("else"):
-            found[-1].append(node)
-        else:
-            found.append([node])
-    return found
-
-
-def _written(node: _Node) -> Iterator[str]:
-    if isinstance(node, str):
-        yield node
-        return
-    yield f"{node.head} {{".lstrip()
-    for inner in node.body:
-        yield from (f"  {line}" for line in _written(inner))
-    yield "}"

@@ -17,6 +17,7 @@ from hlo2graph.backends.cuda.forms.transposes.local_turn import local_turn_kerne
 from hlo2graph.backends.cuda.forms.transposes.transpose import turned_kernel
 from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
 from hlo2graph.backends.cuda.lanes import Lanes
+from hlo2graph.backends.cuda.lift_reads import lifted
 from hlo2graph.backends.cuda.repeats import TIMES, Repeats, repeats_of
 from hlo2graph.backends.cuda.row_words import RowWords
 from hlo2graph.backends.cuda.source import KernelSource, Signature, blocks_for
@@ -180,6 +181,7 @@ class _Passes:
             element(emit.element_at("first", results[0]))
         body = emit.places.needed(emit.lines[mark + 1 : -1])
         del emit.lines[mark:]
+        body = lifted(body, "first")
         return widened(body, "first", self._signature, results, may_repeat=self._may_repeat)
 
 
