@@ -204,6 +204,26 @@ def test_moving_elements(body, left):
     assert left_of(given + body, ADD + MAX) == left
 
 
+@pytest.mark.parametrize(
+    ("dtype", "first", "second", "left"),
+    [
+        ("f32", "2", "1", ["select", "multiply"]),  # what the gradient of a maximum divides by
+        ("f32", "-0.5", "3", ["select", "divide"]),
+        ("bf16", "2", "0.125", ["select", "multiply"]),
+        ("bf16", "2", "0", ["select", "divide"]),
+    ],
+)
+def test_a_choice_of_powers_of_two_divides_nothing(dtype, first, second, left):
+    name = "p" if dtype == "f32" else "x"
+    text = f"{SCALARS}c = {dtype}[] constant({first})\nd = {dtype}[] constant({second})\n"
+    text += f"by = {dtype}[] select(b, c, d)\nr = {dtype}[] divide({name}, by)"
+    assert left_of(text) == left
+    assert left_of(text.replace(f"divide({name}, by)", f"divide(by, {name})")) == [
+        "select",
+        "divide",
+    ]
+
+
 @pytest.mark.parametrize("opcode", ["subtract", "divide"])
 def test_a_start_comes_first_where_that_matters(opcode):
     region = ADD.replace("sum", "less").replace("add", opcode)

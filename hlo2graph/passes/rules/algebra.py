@@ -70,14 +70,13 @@ def subtract(draft: Draft, instr: Instruction) -> Found:
 
 
 def divide(draft: Draft, instr: Instruction) -> Found:
-    """Simplify x / 1, and division by a power of two where that is exact and cheaper."""
+    """Simplify x / 1, and division by powers of two where that is exact and cheaper."""
     left, right = instr.operands
-    value = splat(draft, right)
+    value, dtype = splat(draft, right), draft.shape(left).dtype
     if value is None:
-        return None
+        return _by_choice(draft, instr) if dtype.is_float else None
     if is_splat(draft, right, 1):
         return left
-    dtype = draft.shape(left).dtype
     if dtype.is_float:
         return _by_reciprocal(draft, instr, value)
     if dtype.kind is Kind.UNSIGNED and (bits := _power_of_two(value)) is not None:
@@ -219,18 +218,38 @@ def _gathered(draft: Draft, instr: Instruction, other: str, value: Array) -> Fou
     return made(instr, instr.opcode, (inner[0], add_filled(draft, instr, shape, both)))
 
 
+def _by_choice(draft: Draft, instr: Instruction) -> Found:
+    """Multiply instead of dividing by one of two powers of two, as gradients of a maximum do."""
+    left, right = instr.operands
+    choice = draft[right]
+    if choice.opcode != "select":
+        return None
+    values = [splat(draft, name) for name in choice.operands[1:]]
+    by = [x for value in values if value is not None and (x := _reciprocal(value)) is not None]
+    if len(by) < len(values):
+        return None
+    shape = draft.shape(right)
+    either = [add_filled(draft, instr, shape, value) for value in by]
+    chosen = draft.add(instr, "select", shape, (choice.operands[0], *either))
+    return made(instr, "multiply", (left, chosen))
+
+
 def _by_reciprocal(draft: Draft, instr: Instruction, value: Array) -> Found:
-    """Multiply instead of dividing by a power of two whose reciprocal is a normal number."""
+    left, right = instr.operands
+    if (by := _reciprocal(value)) is None:
+        return None
+    return made(instr, "multiply", (left, add_filled(draft, instr, draft.shape(right), by)))
+
+
+def _reciprocal(value: Array) -> Array | None:
+    """Return the reciprocal of a power of two, where it is a normal number of the same type."""
     wide = np.asarray(widen(value))
     fraction, exponent = np.frexp(wide)
     tiny = np.finfo(wide.dtype).minexp
     if abs(fraction) != 0.5 or not tiny < 2 - exponent < -tiny:
         return None
     reciprocal = np.asarray(1 / wide).astype(value.dtype)
-    if widen(reciprocal) * wide != 1:  # it is none of a narrow type's values
-        return None
-    by = add_filled(draft, instr, draft.shape(instr.operands[1]), reciprocal)
-    return made(instr, "multiply", (instr.operands[0], by))
+    return reciprocal if widen(reciprocal) * wide == 1 else None
 
 
 def _power_of_two(value: Array) -> int | None:
