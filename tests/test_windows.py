@@ -12,6 +12,7 @@ from tests.emulation.agreement import agree_with_the_host
 
 SAME = "size=3x3 pad=1_1x1_1"
 LABELS = "dim_labels=bf01_oi01->bf01"
+LAST = "b01f_01io->b01f"
 
 
 def window(given: str, result: str, attrs: str, folds: bool = False, kind: str = "f32") -> str:
@@ -46,6 +47,18 @@ def window(given: str, result: str, attrs: str, folds: bool = False, kind: str =
     return f"HloModule m\n{add}\nENTRY e {{\n{chr(10).join(lines)}\n}}"
 
 
+def by_channels(given: str, result: str, attrs: str, kind: str = "f32", size: int = 3) -> str:
+    """Return the window of a program whose features lie side by side."""
+    features = given.split(",")[-1]
+    text = window(f"1,{features}", f"1,{features}", attrs, kind=kind)
+    text = text.replace("dimensions={1}", "dimensions={3}").replace("bf01_oi01->bf01", LAST)
+    text = text.replace(f"{kind}[{features},1,3,3]", f"{kind}[{size},{size},1,{features}]")
+    head, _, whole = text.rpartition(f"{kind}[1,{features}] convolution")
+    return f"{head}{kind}[1,{features}] convolution{whole}".replace(
+        f"ROOT r = {kind}[1,{features}]", f"ROOT r = {kind}[{result}]"
+    ).replace(f"{kind}[1,{features}]", f"{kind}[{given}]")
+
+
 def gradient(given: str, result: str) -> str:
     """Return a program of the gradient of a window's weights."""
     features = given.split(",")[1]
@@ -72,8 +85,16 @@ HIGH = {
     ),
     "dilated-rows": window("6,9,20,20", "6,9,40,20", "size=3x3 pad=1_2x1_1 lhs_dilate=2x1"),
     "gradient": gradient("3,5,16,12", "3,5,16,12"),
+    "channels": by_channels("3,20,20,36", "3,20,20,36", SAME),
+    "channels-seven": by_channels("17,7,7,48", "17,7,7,48", SAME),
+    "channels-two": by_channels("5,9,18,44", "5,9,18,44", SAME, size=3),
+    "channels-bf16": by_channels("3,20,24,40", "3,20,24,40", SAME, kind="bf16"),
+    "channels-five": by_channels("3,20,24,28", "3,20,24,28", "size=5x5 pad=2_2x2_2", size=5),
 }
 FLAT = {
+    "channels-odd": by_channels("3,20,20,35", "3,20,20,35", SAME),
+    "channels-strided": by_channels("7,40,40,36", "7,20,20,36", f"{SAME} stride=2x2"),
+    "channels-in-odd-rows": by_channels("3,20,27,36", "3,20,27,36", SAME),
     "odd": window("2,32,23,27", "2,32,23,27", SAME),
     "dilated": window("9,9,7,21", "9,9,21,42", "size=3x3 pad=1_3x1_2 lhs_dilate=3x2"),
     "few": window("1,2,8,8", "1,2,8,8", SAME),

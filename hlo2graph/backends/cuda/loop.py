@@ -15,7 +15,7 @@ from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.transposes.grain import across_of
 from hlo2graph.backends.cuda.forms.transposes.local_turn import local_turn_kernel, local_turn_of
 from hlo2graph.backends.cuda.forms.transposes.transpose import turned_kernel
-from hlo2graph.backends.cuda.forms.windows import RULES, patch_of
+from hlo2graph.backends.cuda.forms.windows import RULES, patch_of, strip_of
 from hlo2graph.backends.cuda.lanes import Lanes
 from hlo2graph.backends.cuda.lift_reads import lifted
 from hlo2graph.backends.cuda.repeats import TIMES, Repeats, repeats_of
@@ -55,7 +55,10 @@ def loop_kernel(
     for number, leaf in enumerate(leaves):
         if number not in updates:
             passes.setdefault(leaf.dims, []).append(number)
-    patch = patch_of(computation, leaves[0]) if many else (1, 1)
+    patch = (1, 1)
+    if many:
+        patch = patch_of(computation, leaves[0])
+        patch = patch if patch > (1, 1) else strip_of(computation, leaves[0])
     rules = RULES if patch > (1, 1) else None
     emitter = ElementEmitter(computations, signature.index_type, rules)
     writer = _Passes(emitter, signature, may_repeat=not inplace, apart=not many)
@@ -171,9 +174,10 @@ class _Passes:
             mark = len(emit.lines)
             element((*outer, row, column))
             body = emit.places.needed(emit.lines[mark:])
-            if width > 1:
+            body = Lanes(body, row, height, whole=group).lines
+            if width > 1:  # last, so that what lies side by side stands so
                 body = Lanes(body, column, width, whole=side, mark="_c").lines
-            emit.lines[mark:] = Lanes(body, row, height, whole=group).lines
+            emit.lines[mark:] = body
 
     def _widened(self, results: Sequence[Shape], element: _Write) -> Wide | None:
         emit, mark = self._emitter, len(self._emitter.lines)
