@@ -47,3 +47,15 @@ def test_a_bias_is_under_way_while_the_sums_are_made():
     assert barrier
     assert "hlo::load(" not in behind
     assert before.count("hlo::load(") > 1
+
+
+def test_what_several_results_of_a_thread_read_stands_together():
+    text = module("""x = f32[50176,24] parameter(0) w = f32[24,144] parameter(1)
+      b = f32[50176,144] parameter(2)
+      d = f32[50176,144] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+      ROOT r = f32[50176,144] multiply(d, b)""")
+    [source] = kernels_of(h2g.plan(text, target="sm_90")).values()
+    loop = source.text.partition("for (int slot = ")[2]
+    reads, _, sums = loop.partition("hlo::add(")
+    assert reads.count("hlo::load(p2[") == 4
+    assert "hlo::load(" not in sums

@@ -58,7 +58,11 @@ class TileStore:
         with emit.block(f"for (int slot = {self.thread}; slot < {slots}; slot += {threads})"):
             at, tests = self._slot(across, along, width)
             with emit.block(f"if ({' && '.join(tests) or 'true'})"):
+                begin = len(emit.lines)
                 self._results(across, along, at, width)
+                if width > 1:  # what lies side by side is then read by one access
+                    ahead, left = read_ahead(emit.lines[begin:])
+                    emit.lines[begin:] = ahead + left
 
     def _store_at_once(self, across: Side, along: Side, mark: int) -> None:
         emit, count = self.emit, across.tile * along.tile
