@@ -417,3 +417,21 @@ ENTRY e { x = f32[32,56,56,64] parameter(0) v = f32[64] parameter(1) w = f32[64]
         h2g.plan(module, target="sm_90") for module in (text, text.replace("[32,56", "[1,56"))
     )
     assert [len(plan.body.thunks) for plan in (large, small)] == [2, 1]
+
+
+def test_roots_of_folded_columns_are_taken_by_the_kernel_that_folds():
+    """And not by each element, where no kernel more is needed for that."""
+    text = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY e { x = f32[512,64] parameter(0) z = f32[] constant(0)
+  square = f32[512,64] multiply(x, x)
+  total = f32[64] reduce(square, z), dimensions={0}, to_apply=sum
+  root = f32[64] rsqrt(total)
+  b = f32[512,64] broadcast(root), dimensions={1}
+  ROOT r = f32[512,64] multiply(x, b) }"""
+    inside = [set(names) for names in insides(fuse(h2g.parse(text)))]
+    assert any({"reduce", "rsqrt"} <= names for names in inside)
+    assert not any("rsqrt" in names and "reduce" not in names for names in inside)
+    rows = text.replace("dimensions={0}, to", "dimensions={1}, to").replace("f32[64]", "f32[512]")
+    rows = rows.replace("broadcast(root), dimensions={1}", "broadcast(root), dimensions={0}")
+    assert len(h2g.plan(rows, target="sm_90").body.thunks) == 1

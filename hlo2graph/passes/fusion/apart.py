@@ -6,13 +6,15 @@ Before groups merge, such are taken out, with the small arrays that only they ne
 mostly find a place among kernels that are as small.
 
 The rule, all of it: what a broadcast spreads to more than MANY elements each, and what it is made
-of in the group, of at most SMALL elements and folding nothing, if that saves LAUNCH_NS.
+of in the group, of at most SMALL elements and folding nothing, if that saves LAUNCH_NS; or if it
+saves anything, and is made of a fold along columns: the kernel that ends the fold takes it in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
+from hlo2graph.ops.region import Columns, Loop
 from hlo2graph.passes.figures import LAUNCH_NS, STEPS_EACH_NS
 from hlo2graph.passes.fusion.body import VIEWS
 from hlo2graph.passes.fusion.group import Group, Judge
@@ -20,6 +22,7 @@ from hlo2graph.passes.fusion.group import Group, Judge
 MANY = 64
 SMALL = 1 << 16
 SLOW = 8  # the weight of a quotient or a root
+_SMALL_ENDS = Columns | Loop  # of folds that take in what is made of their results alone
 
 
 def taken_apart(judge: Judge, groups: tuple[Group, ...]) -> tuple[Group, ...]:
@@ -73,7 +76,20 @@ def _saves(judge: Judge, group: Group, members: Set[str]) -> bool:
             return False
         if facts.weight >= SLOW and elements > MANY * facts.elements:
             work += elements * facts.weight
-    return work // STEPS_EACH_NS > LAUNCH_NS
+    least = 0 if _is_of_columns(judge, members) else LAUNCH_NS
+    return work // STEPS_EACH_NS > least
+
+
+def _is_of_columns(judge: Judge, members: Set[str]) -> bool:
+    """Tell whether these are made of a fold that ends in a kernel of small arrays."""
+    body = judge.body
+    for name in {o for member in members for o in body[member].operands}.difference(members):
+        source = name
+        while body[source].opcode in VIEWS:
+            source = body[source].operands[0]
+        if body[source].opcode == "reduce" and isinstance(judge.alone(source).region, _SMALL_ENDS):
+            return True
+    return False
 
 
 def _needed(judge: Judge, group: Group, apart: Set[str]) -> frozenset[str]:
