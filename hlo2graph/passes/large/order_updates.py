@@ -32,6 +32,7 @@ from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays
 from hlo2graph.passes.large.compared_sums import compares, write_compared
 from hlo2graph.passes.large.exact_sums import ExactSums, sums_exactly
+from hlo2graph.passes.large.fold_chunks import takes_chunks, write_chunks
 from hlo2graph.passes.names import Names
 from hlo2graph.passes.redraft import redraft
 
@@ -53,6 +54,7 @@ def order_updates(module: Module) -> Module:
             shapes = [draft.shape(o) for o in instr.operands]
             if draft.is_pure(instr) and all(s.elements and is_settled(s) for s in shapes):
                 _prepare(draft, instr, shapes, regions)
+                _fold_chunks(draft, draft[instr.name])
         return draft.done()
 
     made = redraft(module, "scatter", rewrite)
@@ -70,6 +72,9 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
         if prod(batch) >= FREE:
             _in_place(draft, instr, count, regions)
         return
+    if compares(instr, shapes, draft.computations):
+        write_compared(Arrays(draft, instr))
+        return
     trailing = tuple(range(len(batch), update.rank)) == window
     is_sorted = instr.attrs.get("indices_are_sorted") is True
     kept = not regions.may_write(draft, draft[instr.operands[0]])
@@ -78,9 +83,6 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
         if not is_sorted and shapes[0].size > LARGE:
             _in_place(draft, instr, count, regions)
         return
-    if compares(instr, shapes, draft.computations):
-        write_compared(Arrays(draft, instr))
-        return
     if sums_exactly(instr, shapes, draft.computations):
         folds = regions.fold("maximum", S32), regions.fold("add", _S64)
         for name in ExactSums(Arrays(draft, instr), *folds).write():
@@ -88,6 +90,14 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
         return
     if is_of_rows(instr, shapes[0], update):
         _Sorted(Arrays(draft, instr), shapes, prod(batch)).write(regions)
+
+
+def _fold_chunks(draft: Draft, instr: Instruction) -> None:
+    """Fold chunks of sorted updates first, where these are many."""
+    if instr.opcode == "scatter" and takes_chunks(
+        instr, [draft.shape(o) for o in instr.operands], draft.computations
+    ):
+        write_chunks(Arrays(draft, instr))
 
 
 def _in_place(draft: Draft, instr: Instruction, count: int, regions: _Regions) -> None:
@@ -117,7 +127,8 @@ class _Sorted:
         self.mapped = integers(to.like, "scatter_dims_to_operand_dims", ())
         self.sizes = [shapes[0].dims[d] for d in self.mapped]
         bits, rows = shapes[self.count].dtype.bits, prod(self.sizes)
-        self.key: DType = S32 if bits <= 32 and rows < 2**31 - 1 else _S64
+        self.number: DType = S32 if bits <= 32 and rows < 2**31 - 1 else _S64
+        self.key = self.number if rows > 0xFFFF else DTYPES["u16"]  # fewer digits to sort by
 
     def write(self, regions: _Regions) -> None:
         """Put it into the scatter's place."""
@@ -127,6 +138,7 @@ class _Sorted:
         if rows not in regions.sorted:
             regions.sorted[rows] = self._sort(regions)
         key, order = regions.sorted[rows]
+        key = to.apply("convert", key, to=self.number)
         updates = [self._ordered(o, order) for o in instr.operands[self.count + 1 :]]
         operands = (*instr.operands[: self.count], self._vectors(key), *updates)
         window = len(integers(instr, "update_window_dims", ()))
@@ -166,8 +178,8 @@ class _Sorted:
             if along < indices.rank:
                 part = to.cut(part, along, k, k + 1)
             part = to.add("reshape", Shape(indices.dtype, keys.dims), (part,))
-            if indices.dtype is not self.key:
-                part = to.apply("convert", part, to=self.key)
+            if indices.dtype is not self.number:
+                part = to.apply("convert", part, to=self.number)
             stride //= size
             fits = to.apply(
                 "and",
@@ -177,7 +189,8 @@ class _Sorted:
             step = to.apply("multiply", part, to.like_filled(part, stride)) if stride > 1 else part
             number = to.apply("add", number, step) if number else step
             inside = to.apply("and", inside, fits) if inside else fits
-        return to.apply("select", inside, number, to.like_filled(number, prod(self.sizes)))
+        number = to.apply("select", inside, number, to.like_filled(number, prod(self.sizes)))
+        return to.apply("convert", number, to=self.key)
 
     def _vectors(self, key: str) -> str:
         """Return rows as index vectors; what is behind all rows is outside of them still."""
@@ -188,7 +201,7 @@ class _Sorted:
             part = to.apply("divide", key, to.like_filled(key, stride)) if stride > 1 else key
             if k:
                 part = to.apply("remainder", part, to.like_filled(part, size))
-            parts.append(to.add("reshape", Shape(self.key, (self.updates, 1)), (part,)))
+            parts.append(to.add("reshape", Shape(self.number, (self.updates, 1)), (part,)))
         return to.join(parts, 1) if len(parts) > 1 else parts[0]
 
     def _ordered(self, name: str, order: str) -> str:

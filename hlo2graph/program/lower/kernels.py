@@ -21,6 +21,7 @@ from hlo2graph.hlo import (
     TupleShape,
 )
 from hlo2graph.hlo.module import CALLING_ATTRS
+from hlo2graph.ops.folded_chunks import chunk_of
 from hlo2graph.program.lower.calls import called
 from hlo2graph.program.lower.leaf import Leaf
 from hlo2graph.program.lower.wrap import NAMED, Input, wrapping
@@ -164,9 +165,8 @@ class KernelPool:
         """Return the attributes that have an effect, with the computations that stand in."""
         kept = {}
         for name, held in instr.attrs.items():
-            if name in _WITHOUT_EFFECT or (
-                name in _FOR_CUSTOM_CALLS and instr.opcode != "custom-call"
-            ):
+            configures = instr.opcode == "custom-call" or chunk_of(instr) is not None
+            if name in _WITHOUT_EFFECT or (name in _FOR_CUSTOM_CALLS and not configures):
                 continue
             kept[name] = self._stand_ins(held) if name in _CALLING else held
         return kept

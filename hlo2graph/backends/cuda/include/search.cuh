@@ -65,6 +65,28 @@ __device__ inline void range_of(I length, const Low& is_low, const High& is_high
   high = other;
 }
 
+// Which elements to look at of those from `low` to `high`: `count` of them, at(k) is one.
+template <class I> struct Looks {
+  I low, count;
+  __device__ Looks(I low, I high) : low(low), count(high - low) {}
+  __device__ I at(I k) const { return low + k; }
+};
+
+// The same, but of each whole chunk of Chunk elements only the first.
+template <class I, I Chunk> struct ChunkLooks {
+  I low, before, chunks, count;
+  __device__ ChunkLooks(I low, I high) : low(low) {
+    const I first = (low + Chunk - 1) / Chunk * Chunk;
+    chunks = high > first ? (high - first) / Chunk : 0;
+    before = chunks ? first - low : high - low;
+    count = before + chunks + (chunks ? high - first - chunks * Chunk : 0);
+  }
+  __device__ I at(I k) const {
+    const I behind = k - before;
+    return low + k + (behind < 0 ? 0 : (behind < chunks ? behind : chunks) * (Chunk - 1));
+  }
+};
+
 // Of runs of Length elements, `step` apart, how many elements a test holds for in all: in each of them
 // it holds for the first ones; of the run `own` it is `mine`. holds(run, at) looks at an element of the
 // run that begins at `run`; Together runs at once. Where not all of the runs are Whole, some `end`

@@ -5,6 +5,8 @@ Of rows as long as a warp, or longer, a warp makes one, or a part: its lanes loo
 together, and have read by then what these are folded into, unless that may stay as it lies.
 Where an element has many, a warp does: each lane folds some that follow each other, then neighbours
 are folded, which takes a region that is associative.
+Of updates that stand folded in chunks (ops/folded_chunks.py), only the first of each whole chunk of
+an element is looked at.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from hlo2graph.backends.cuda.source import ACCESS_BYTES, KernelSource, blocks_fo
 from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
+from hlo2graph.ops.folded_chunks import chunk_of
 from hlo2graph.ops.scalar_region import binary_reducer
 
 THREADS = 256
 MOST_EACH = 8  # elements of a row that a thread makes
+AT_ONCE = 16  # elements of updates that a thread reads at once
 MANY_ROWS = 2112  # from which on a warp each fills the device
 MANY = 16  # updates of an element, on average, from which on a warp folds them
 _ASSOCIATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
@@ -128,6 +132,9 @@ def _search(updates: Updates, place: Index, *, by_warp: bool) -> None:
     emit.line(f"{index} low, high;")
     search = "range_by_warp" if by_warp else "range_of"
     emit.line(f"hlo::{search}<{index}>({updates.updates}, is_low, is_high, low, high);")
+    chunk = chunk_of(updates.form.instr)
+    kind = f"ChunkLooks<{index}, {chunk}>" if chunk else f"Looks<{index}>"
+    emit.line(f"const hlo::{kind} looks(low, high);")
 
 
 def _before(updates: Updates, starts: dict[int, Expr], place: Index, sign: str) -> Expr:
@@ -153,8 +160,9 @@ def _fold(
 ) -> None:
     """Fold the updates of elements that have the same ones, in their order."""
     emit, form = updates.emit, updates.form
-    emit.line("#pragma unroll 4")
-    with emit.block(f"for ({emit.index_type} at = low; at < high; ++at)"):
+    emit.line(f"#pragma unroll {max(4, AT_ONCE // len(elements))}")
+    with emit.block(f"for ({emit.index_type} which = 0; which < looks.count; ++which)"):
+        emit.line(f"const {emit.index_type} at = looks.at(which);")
         for element, values in zip(elements, of_each, strict=True):
             inside = _inside(updates, element.place)
             with emit.block(f"if ({' && '.join(inside)})" if inside else ""):
@@ -183,15 +191,16 @@ def _fold_by_warp(updates: Updates, place: Index, number: Expr) -> None:
     """Fold some of an element's updates in each lane, then what the lanes have."""
     emit, dtype, index = updates.emit, updates.form.results[0].dtype, updates.emit.index_type
     emit.line(f"const int lane = threadIdx.x % {WARP};")
-    emit.line(f"const {index} each = (high - low + {WARP - 1}) / {WARP};")
-    emit.line(f"const {index} begin = low + lane * each;")
-    emit.line(f"const {index} end = begin + each < high ? begin + each : high;")
+    emit.line(f"const {index} each = (looks.count + {WARP - 1}) / {WARP};")
+    emit.line(f"const {index} begin = lane * each;")
+    emit.line(f"const {index} end = begin + each < looks.count ? begin + each : looks.count;")
     emit.line("bool any = begin < end;")
     value = emit.variable(dtype, "{}")
     with emit.block("if (any)"):
-        emit.line(f"{value} = {_given(updates, place, 'begin')[0]};")
+        emit.line(f"{value} = {_given(updates, place, 'looks.at(begin)')[0]};")
     emit.line("#pragma unroll 4")
-    with emit.block(f"for ({index} at = begin + 1; at < end; ++at)"):
+    with emit.block(f"for ({index} which = begin + 1; which < end; ++which)"):
+        emit.line(f"const {index} at = looks.at(which);")
         (found,) = updates.folded([value], _given(updates, place, "at"))
         emit.line(f"{value} = {found};")
     with emit.block(f"for (int delta = 1; delta < {WARP}; delta *= 2)"):
