@@ -15,9 +15,8 @@ from hlo2graph.hlo import DTYPES, Attribute, Instruction, Shape
 from hlo2graph.hlo.dtype import S32
 from hlo2graph.ops.expect import integer, integers
 from hlo2graph.ops.folded_chunks import chunk_config, chunk_of
-from hlo2graph.ops.folding import UFUNCS, neutral_of
-from hlo2graph.ops.free_scatter import folds_freely, is_of_rows
-from hlo2graph.ops.scalar_region import binary_reducer
+from hlo2graph.ops.folding import neutral_of
+from hlo2graph.ops.free_scatter import folds_freely, is_of_rows, parts_opcode
 from hlo2graph.ops.spec import Computations
 from hlo2graph.passes.large.arrays import Arrays
 from hlo2graph.passes.rules.values import add_filled
@@ -27,7 +26,6 @@ MOST = 1 << 30
 CHUNK = 64  # updates of a chunk, at least
 MOST_CHUNKS = 4096  # about
 _PRED = DTYPES["pred"]
-_FLOATS = frozenset(DTYPES[name] for name in ("bf16", "f16", "f32", "f64"))
 
 
 def takes_chunks(instr: Instruction, shapes: list[Shape], computations: Computations) -> bool:
@@ -38,14 +36,12 @@ def takes_chunks(instr: Instruction, shapes: list[Shape], computations: Computat
     operand, indices, update = shapes
     window = integers(instr, "update_window_dims", ())
     vector = integer(instr, "index_vector_dim")
-    opcode = binary_reducer(computations, str(instr.attrs["to_apply"]))
     return (
         window == tuple(range(1, update.rank))
         and vector == 1
         and FEWEST <= update.dims[0] < MOST
         and indices.dtype.bits >= 8
-        and (update.dtype.is_integer or update.dtype in _FLOATS)
-        and opcode in UFUNCS
+        and parts_opcode(instr, computations) is not None
         and is_of_rows(instr, operand, update)
         and not folds_freely(instr, computations)
     )
@@ -73,7 +69,7 @@ class _Chunks:
         self.shape = to.shape(to.like.operands[2])
         self.count = self.shape.dims[0] // chunk
         self.numbers = Shape(S32, (self.shape.dims[0],))
-        opcode = binary_reducer(to.draft.computations, str(to.like.attrs["to_apply"]))
+        opcode = parts_opcode(to.like, to.draft.computations)
         assert opcode is not None
         self.neutral = neutral_of(opcode, self.shape.dtype)
 

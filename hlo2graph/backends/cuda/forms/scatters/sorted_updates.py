@@ -4,7 +4,7 @@ Each thread makes an element of the result: it looks for its updates and folds t
 Of rows as long as a warp, or longer, a warp makes one, or a part: its lanes look for the updates
 together, and have read by then what these are folded into, unless that may stay as it lies.
 Where an element has many, a warp does: each lane folds some that follow each other, then neighbours
-are folded, which takes a region that is associative.
+are folded, which takes a region that is associative. Where a row has many, so do a block's warps.
 Of updates that stand folded in chunks (ops/folded_chunks.py), only the first of each whole chunk of
 an element is looked at.
 """
@@ -15,21 +15,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hlo2graph.backends.cuda.ctypes import stored
+from hlo2graph.backends.cuda.ctypes import compute_type, scalar_literal, stored
 from hlo2graph.backends.cuda.forms.scatters.updates import Updates
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, KernelSource, blocks_for
 from hlo2graph.backends.cuda.team import WARP
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.device import Expr, Index
 from hlo2graph.ops.folded_chunks import chunk_of
-from hlo2graph.ops.scalar_region import binary_reducer
+from hlo2graph.ops.folding import neutral_of
+from hlo2graph.ops.free_scatter import parts_opcode
 
 THREADS = 256
+WARPS = THREADS // WARP
 MOST_EACH = 8  # elements of a row that a thread makes
 AT_ONCE = 16  # elements of updates that a thread reads at once
 MANY_ROWS = 2112  # from which on a warp each fills the device
 MANY = 16  # updates of an element, on average, from which on a warp folds them
-_ASSOCIATIVE = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
+MANY_OF_ROW = 64  # updates of a row, on average, from which on a block folds them
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +46,16 @@ class _Element:
 def sorted_kernel(updates: Updates) -> KernelSource:
     """Return the kernel of a scatter whose updates stand side by side."""
     row = _row_size(updates)
+    if _is_for_blocks(updates, row):
+        return _by_blocks(updates, row)
     if row >= WARP:
         return _by_rows(updates, row)
-    emit, elements = updates.emit, updates.result.elements
+    emit, count = updates.emit, updates.result.elements
     by_warp = _is_for_warps(updates)
-    threads = elements * WARP if by_warp else elements
+    threads = count * WARP if by_warp else count
     share = f" / {WARP}" if by_warp else ""
     number = emit.integer(f"({emit.block_index} * {THREADS} + threadIdx.x){share}")
-    with emit.block(f"if ({number} < {elements})"):
+    with emit.block(f"if ({number} < {count})"):
         place = emit.element_at(number, updates.result)
         _search(updates, place, by_warp=by_warp)
         if updates.all_inplace:  # what has no updates stays as it is
@@ -59,7 +63,9 @@ def sorted_kernel(updates: Updates) -> KernelSource:
         if by_warp:
             _fold_by_warp(updates, place, number)
         else:
-            _fold(updates, [_Element(number, place)], [_held(updates, place)])
+            elements, held = [_Element(number, place)], [_held(updates, place)]
+            _fold(updates, elements, held)
+            _store(updates, elements, held)
     return updates.form.source(emit, blocks_for(threads, THREADS)[0], THREADS)
 
 
@@ -76,10 +82,8 @@ def _row_size(updates: Updates) -> int:
 
 def _by_rows(updates: Updates, size: int) -> KernelSource:
     """Let a warp make each row, or a part of it as large as its lanes have at once."""
-    emit, widths = updates.emit, -(-size // WARP)
-    rows = updates.result.elements // size
-    each = min(MOST_EACH, widths) if rows >= MANY_ROWS else 1
-    parts = -(-widths // each)
+    emit = updates.emit
+    rows, parts, each = _parts(updates, size)
     warp = emit.integer(f"({emit.block_index} * {THREADS} + threadIdx.x) / {WARP}")
     with emit.block(f"if ({warp} < {rows * parts})"):
         number, part = emit.split(warp, (rows, parts))
@@ -91,8 +95,57 @@ def _by_rows(updates: Updates, size: int) -> KernelSource:
             emit.line("if (low == high) return;")
             held = [_held(updates, e.place) for e in elements]
         _fold(updates, elements, held)
+        _store(updates, elements, held)
     blocks, _, _ = blocks_for(rows * parts * WARP, THREADS)
     return updates.form.source(emit, blocks, THREADS, wide=True)
+
+
+def _by_blocks(updates: Updates, size: int) -> KernelSource:
+    """The same by a block, each warp of which folds some updates that follow each other."""
+    emit, dtype, index = updates.emit, updates.result.dtype, updates.emit.index_type
+    rows, parts, each = _parts(updates, size)
+    number, part = emit.split(emit.block_index, (rows, parts))
+    first = emit.integer(f"{number} * {size}")
+    elements = _of_lane(updates, size, each, first, part)
+    _search(updates, emit.element_at(first, updates.result), by_warp=True)
+    if updates.all_inplace:
+        emit.line("if (low == high) return;")
+    emit.line(f"const int warp = threadIdx.x / {WARP}, lane = threadIdx.x % {WARP};")
+    emit.line(f"const {index} share = (looks.count + {WARPS - 1}) / {WARPS};")
+    emit.line(f"const {index} begin = warp * share;")
+    emit.line(f"const {index} end = begin + share < looks.count ? begin + share : looks.count;")
+    opcode = parts_opcode(updates.form.instr, updates.form.computations)
+    assert opcode is not None
+    neutral = scalar_literal(dtype, neutral_of(opcode, dtype))
+    values = [emit.variable(dtype, neutral) for _ in elements]
+    _fold(updates, elements, [[v] for v in values], ("begin", "end"))
+    emit.line(f"__shared__ {compute_type(dtype)} folded[{WARPS}][{each}][{WARP}];")
+    for k, value in enumerate(values):
+        emit.line(f"folded[warp][{k}][lane] = {value};")
+    emit.line("__syncthreads();")
+    with emit.block("if (warp == 0)"):
+        held = [_held(updates, e.place) for e in elements]
+        emit.line("#pragma unroll")
+        with emit.block(f"for (int other = 0; other < {WARPS}; ++other)"):
+            for k, (value,) in enumerate(held):
+                (found,) = updates.folded([value], [f"folded[other][{k}][lane]"])
+                emit.line(f"{value} = {found};")
+        _store(updates, elements, held)
+    return updates.form.source(emit, rows * parts, THREADS, wide=True)
+
+
+def _parts(updates: Updates, size: int) -> tuple[int, int, int]:
+    """Return how many rows there are, parts of each, and elements of a part for each lane."""
+    rows, widths = updates.result.elements // size, -(-size // WARP)
+    each = min(MOST_EACH, widths) if rows >= MANY_ROWS else 1
+    return rows, -(-widths // each), each
+
+
+def _is_for_blocks(updates: Updates, size: int) -> bool:
+    """Tell whether rows have so many updates that the warps of a block share those of each."""
+    rows, form = updates.result.elements // size, updates.form
+    many = size > 1 and updates.updates >= MANY_OF_ROW * rows
+    return many and parts_opcode(form.instr, form.computations) is not None
 
 
 def _of_lane(updates: Updates, size: int, each: int, first: Expr, part: Expr) -> list[_Element]:
@@ -117,9 +170,9 @@ def _of_lane(updates: Updates, size: int, each: int, first: Expr, part: Expr) ->
 
 def _is_for_warps(updates: Updates) -> bool:
     form = updates.form
-    opcode = binary_reducer(form.computations, str(form.instr.attrs["to_apply"]))
     many = updates.updates >= MANY * updates.result.elements
-    return many and updates.window == 1 and updates.count == 1 and opcode in _ASSOCIATIVE
+    apart = parts_opcode(form.instr, form.computations) is not None
+    return many and updates.window == 1 and apart
 
 
 def _search(updates: Updates, place: Index, *, by_warp: bool) -> None:
@@ -156,12 +209,16 @@ def _held(updates: Updates, place: Index) -> list[Expr]:
 
 
 def _fold(
-    updates: Updates, elements: Sequence[_Element], of_each: Sequence[Sequence[Expr]]
+    updates: Updates,
+    elements: Sequence[_Element],
+    of_each: Sequence[Sequence[Expr]],
+    between: tuple[Expr, Expr] = ("0", "looks.count"),
 ) -> None:
     """Fold the updates of elements that have the same ones, in their order."""
     emit, form = updates.emit, updates.form
     emit.line(f"#pragma unroll {max(4, AT_ONCE // len(elements))}")
-    with emit.block(f"for ({emit.index_type} which = 0; which < looks.count; ++which)"):
+    begin, end = between
+    with emit.block(f"for ({emit.index_type} which = {begin}; which < {end}; ++which)"):
         emit.line(f"const {emit.index_type} at = looks.at(which);")
         for element, values in zip(elements, of_each, strict=True):
             inside = _inside(updates, element.place)
@@ -170,6 +227,13 @@ def _fold(
                 held = [emit.bind(s.dtype, v) for s, v in zip(form.results, found, strict=True)]
                 for variable, value in zip(values, held, strict=True):
                     emit.line(f"{variable} = {value};")
+
+
+def _store(
+    updates: Updates, elements: Sequence[_Element], of_each: Sequence[Sequence[Expr]]
+) -> None:
+    """Store what elements have become."""
+    emit, form = updates.emit, updates.form
     kept = [
         [_stored(updates, leaf, x) for leaf, x in zip(form.results, values, strict=True)]
         for values in of_each
