@@ -138,7 +138,6 @@ class _Sorted:
         if rows not in regions.sorted:
             regions.sorted[rows] = self._sort(regions)
         key, order = regions.sorted[rows]
-        key = to.apply("convert", key, to=self.number)
         updates = [self._ordered(o, order) for o in instr.operands[self.count + 1 :]]
         operands = (*instr.operands[: self.count], self._vectors(key), *updates)
         window = len(integers(instr, "update_window_dims", ()))
@@ -201,7 +200,7 @@ class _Sorted:
             part = to.apply("divide", key, to.like_filled(key, stride)) if stride > 1 else key
             if k:
                 part = to.apply("remainder", part, to.like_filled(part, size))
-            parts.append(to.add("reshape", Shape(self.number, (self.updates, 1)), (part,)))
+            parts.append(to.add("reshape", Shape(self.key, (self.updates, 1)), (part,)))
         return to.join(parts, 1) if len(parts) > 1 else parts[0]
 
     def _ordered(self, name: str, order: str) -> str:
