@@ -189,7 +189,7 @@ class _Sorted:
             number = to.apply("add", number, step) if number else step
             inside = to.apply("and", inside, fits) if inside else fits
         number = to.apply("select", inside, number, to.like_filled(number, prod(self.sizes)))
-        return to.apply("convert", number, to=self.key)
+        return number if self.key is self.number else to.apply("convert", number, to=self.key)
 
     def _vectors(self, key: str) -> str:
         """Return rows as index vectors; what is behind all rows is outside of them still."""

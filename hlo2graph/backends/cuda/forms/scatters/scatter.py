@@ -27,6 +27,7 @@ MOST_BLOCKS = 1024
 HELD_BLOCKS = 512  # where slabs are held: each block looks at all updates
 AT_ONCE = 8  # positions that a thread works out
 MOST_EACH = 8  # elements of a slab that a thread has in registers
+READ_AHEAD, FEWEST_AHEAD = 16, 4  # elements of updates that a thread reads at once, and updates
 FEWEST_SORTED = 256  # updates that are worth looking for
 
 
@@ -85,13 +86,10 @@ class _Slabs:
             if held is not None and self.of.all_inplace:
                 with emit.block("if (count && !is_held)"):
                     self._load(held)
-            emit.line("#pragma unroll 4")
-            with emit.block("for (int which = 0; which < count; ++which)"):
-                emit.line(f"const {index} start = starts[which];")
-                if held is None:
-                    self._apply()
-                else:
-                    self._apply_to_held(held)
+            if held is None:
+                self._apply_each()
+            else:
+                self._apply_to_held(held)
             emit.line("__syncthreads();")
         if held is not None:
             self._store(held)
@@ -198,19 +196,40 @@ class _Slabs:
             emit.line("is_held = true;")
 
     def _apply_to_held(self, held: list[str]) -> None:
+        """Fold in the updates, several at once: all are read before the first of them is folded."""
         emit, of = self.emit, self.of
-        emit.line(f"const {emit.index_type} number = numbers[which];")
-        emit.line("#pragma unroll")
-        with emit.block(self._each()):
-            part = emit.integer(f"low + threadIdx.x + e * {THREADS} - start")
-            with emit.block(f"if ({part} >= 0 && {part} < {of.window})"):
-                given = of.given(emit.split("number", of.batch), emit.split(part, of.sizes))
-                found = of.folded([f"{name}[e]" for name in held], given)
-                values = [
-                    emit.bind(s.dtype, v) for s, v in zip(self.form.results, found, strict=True)
-                ]
-                for name, value in zip(held, values, strict=True):
-                    emit.line(f"{name}[e] = {value};")
+        index, each = emit.index_type, -(-self.slab // THREADS)
+        ahead = max(FEWEST_AHEAD, READ_AHEAD // (each * of.count))
+        with emit.block(f"for (int tile = 0; tile < count; tile += {ahead})"):
+            given = [emit.fresh("given") for _ in held]
+            for leaf, name in zip(self.form.results, given, strict=True):
+                emit.line(f"{compute_type(leaf.dtype)} {name}[{ahead}][{each}];")
+            emit.line(f"bool meets[{ahead}][{each}];")
+            emit.line("#pragma unroll")
+            with emit.block(f"for (int k = 0; k < {ahead}; ++k)"):
+                # No branch is between one update and the next, so that all are read together.
+                emit.line("const int which = tile + k < count ? tile + k : count - 1;")
+                emit.line(f"const {index} start = starts[which], number = numbers[which];")
+                batch = emit.split("number", of.batch)
+                emit.line("#pragma unroll")
+                with emit.block(self._each()):
+                    part = emit.integer(f"low + threadIdx.x + e * {THREADS} - start")
+                    inside = f"tile + k < count && {part} >= 0 && {part} < {of.window}"
+                    emit.line(f"meets[k][e] = {inside};")
+                    there = emit.split(emit.integer(f"meets[k][e] ? {part} : 0"), of.sizes)
+                    for name, value in zip(given, of.given(batch, there), strict=True):
+                        emit.line(f"{name}[k][e] = {value};")
+            emit.line("#pragma unroll")
+            with emit.block(f"for (int k = 0; k < {ahead}; ++k)"):
+                emit.line("#pragma unroll")
+                with emit.block(self._each()), emit.block("if (meets[k][e])"):
+                    before = [f"{name}[e]" for name in held]
+                    found = of.folded(before, [f"{name}[k][e]" for name in given])
+                    values = [
+                        emit.bind(s.dtype, v) for s, v in zip(self.form.results, found, strict=True)
+                    ]
+                    for name, value in zip(before, values, strict=True):
+                        emit.line(f"{name} = {value};")
 
     def _store(self, held: list[str]) -> None:
         emit = self.emit
@@ -222,6 +241,14 @@ class _Slabs:
                     self.of.store(self.of.places(at), [f"{name}[e]" for name in held])
 
     # ---- the slab in memory ---------------------------------------------------------------------
+
+    def _apply_each(self) -> None:
+        """Fold the updates' windows into the slab."""
+        emit = self.emit
+        emit.line("#pragma unroll 4")
+        with emit.block("for (int which = 0; which < count; ++which)"):
+            emit.line(f"const {emit.index_type} start = starts[which];")
+            self._apply()
 
     def _apply(self) -> None:
         """Fold one update's window into the slab."""
