@@ -57,13 +57,18 @@ CHUNKED = {  # the type, what folds, rows and a window
     "sorted-elements": ("f32", "add", 20000, "", SORTED),
     "sorted-rows": ("f32", "add", 50, "40", SORTED),
 }
-PROGRAMS = {name: scatter(*how) for name, how in CHUNKED.items()}
+SLABS = {
+    "slabs": ("f32", "add", 3000, "4", "", 2000),
+    "slabs-of-elements": ("f64", "multiply", 9000, "", "", 2500),
+}
+FOLDED = CHUNKED | SLABS
+PROGRAMS = {name: scatter(*how) for name, how in FOLDED.items()}
 SKEWS = {
-    "evenly": lambda rng, rows: rng.integers(-3, rows + 3, UPDATES),
-    "ten": lambda rng, rows: rng.integers(0, 10, UPDATES) * (rows // 10),
-    "one": lambda _, rows: np.full(UPDATES, rows // 3),
-    "half": lambda rng, rows: rng.integers(0, rows, UPDATES) * rng.integers(0, 2, UPDATES),
-    "none": lambda _, rows: np.full(UPDATES, rows),
+    "evenly": lambda rng, rows, count: rng.integers(-3, rows + 3, count),
+    "ten": lambda rng, rows, count: rng.integers(0, 10, count) * (rows // 10),
+    "one": lambda _, rows, count: np.full(count, rows // 3),
+    "half": lambda rng, rows, count: rng.integers(0, rows, count) * rng.integers(0, 2, count),
+    "none": lambda _, rows, count: np.full(count, rows),
 }
 
 
@@ -76,14 +81,14 @@ def emulated():
 def given_to(name: str, skew: str) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     x, _, u = (p.shape for p in hlo2graph.parse(PROGRAMS[name]).entry.parameters)
-    indices = SKEWS[skew](rng, x.dims[0]).astype(np.int32)
+    indices = SKEWS[skew](rng, x.dims[0], u.dims[0]).astype(np.int32)
     if "sorted" in name:
         indices = np.sort(indices)
     if x.dtype.is_integer:
         low, high = (0, 200) if x.dtype.name.startswith("u") else (-9, 9)
         drawn = [rng.integers(low, high, s.dims) for s in (x, u)]
     else:
-        around = 1 if CHUNKED[name][1] == "multiply" else 0
+        around = 1 if FOLDED[name][1] == "multiply" else 0
         drawn = [rng.standard_normal(s.dims) / 8 + around for s in (x, u)]
     return [drawn[0].astype(x.dtype.numpy), indices.reshape(-1, 1), drawn[1].astype(u.dtype.numpy)]
 
@@ -100,7 +105,7 @@ def test_each_row_has_all_its_updates(name, skew):
     want = x.copy() if is_whole else x.astype(np.float64)
     inside = (indices[:, 0] >= 0) & (indices[:, 0] < len(x))
     given = u[inside] if is_whole else u[inside].astype(np.float64)
-    FOLDS[CHUNKED[name][1]].at(want, indices[inside, 0], given)
+    FOLDS[FOLDED[name][1]].at(want, indices[inside, 0], given)
     if is_whole:
         np.testing.assert_array_equal(got, want)
     else:
@@ -108,11 +113,11 @@ def test_each_row_has_all_its_updates(name, skew):
         np.testing.assert_allclose(got.astype(np.float64), want, close, 50 * close)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", CHUNKED)
 def test_chunks_of_one_row_stand_as_their_first_update(name):
     x, indices, u = given_to(name, "ten")
     if x.dtype.kind not in "iu":  # of which few are folded exactly
-        x[:] = u[:] = CHUNKED[name][1] == "multiply"
+        x[:] = u[:] = FOLDED[name][1] == "multiply"
         u[:40] = 2
     made = rewritten(hlo2graph.parse(PROGRAMS[name]), order_updates, arguments=(x, indices, u))
     (found,) = [i for i in made.entry.instructions if i.opcode == "scatter"]
@@ -145,7 +150,7 @@ def test_rows_are_sorted_by_as_few_digits_as_they_have():
     [
         scatter("f32", "subtract", 50, "40", SORTED),
         scatter("s32", "add", 50, "40", SORTED),
-        scatter("f32", "add", 50, "40", SORTED, updates=4000),
+        scatter("f32", "add", 50, "40", SORTED, updates=1000),
     ],
 )
 def test_what_may_not_be_folded_apart_or_is_short_stays(text):
@@ -161,3 +166,14 @@ def test_only_numbers_of_two_or_more_are_chunks():
         attrs = {**instr.attrs, "backend_config": chunk_config(chunk)}
         found = type(instr)(instr.name, "scatter", instr.shape, instr.operands, attrs)
         assert chunk_of(found) == want
+
+
+def test_updates_of_a_large_array_of_one_value_are_looked_for_as_it_is_filled():
+    text = scatter("f32", "add", 50_000, "64", updates=300)
+    text = text.replace(
+        "x = f32[50000,64] parameter(0) i = s32[300,1] parameter(1) u = f32[300,64] parameter(2)",
+        "z = f32[] constant(0) x = f32[50000,64] broadcast(z), dimensions={} "
+        "i = s32[300,1] parameter(0) u = f32[300,64] parameter(1)",
+    )
+    made = order_updates(hlo2graph.parse(text))
+    assert {"sort", "scatter"} <= set(opcodes(made.entry))

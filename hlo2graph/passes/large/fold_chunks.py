@@ -21,7 +21,7 @@ from hlo2graph.ops.spec import Computations
 from hlo2graph.passes.large.arrays import Arrays
 from hlo2graph.passes.rules.values import add_filled
 
-FEWEST = 4096  # updates, from which on a row may have too many
+FEWEST = 1024  # updates, from which on a row may have too many
 MOST = 1 << 30
 CHUNK = 64  # updates of a chunk, at least
 MOST_CHUNKS = 4096  # about

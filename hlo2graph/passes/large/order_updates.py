@@ -38,7 +38,7 @@ from hlo2graph.passes.redraft import redraft
 
 FREE = 512  # updates, from which on a thread each is worth a copy
 ORDERED = 4096  # from which on sorting them is
-COPIED = 256  # the same of a large operand, which what looks for them copies on the way
+COPIED = 256  # the same of a large operand, which what looks for them copies, or fills, on the way
 WORTH_LOOKING = 12 << 20  # bytes of such an operand, at least
 LARGE = 64 << 20  # bytes of an operand, more than which another kernel copies sooner
 _S64 = DTYPES["s64"]
@@ -77,8 +77,7 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
         return
     trailing = tuple(range(len(batch), update.rank)) == window
     is_sorted = instr.attrs.get("indices_are_sorted") is True
-    kept = not regions.may_write(draft, draft[instr.operands[0]])
-    copies = kept and shapes[0].size > WORTH_LOOKING
+    copies = _is_put_first(draft, instr, regions) and shapes[0].size > WORTH_LOOKING
     if prod(batch) < (COPIED if copies else ORDERED) or is_sorted or not trailing:
         if not is_sorted and shapes[0].size > LARGE:
             _in_place(draft, instr, count, regions)
@@ -90,6 +89,12 @@ def _prepare(draft: Draft, instr: Instruction, shapes: list[Shape], regions: _Re
         return
     if is_of_rows(instr, shapes[0], update):
         _Sorted(Arrays(draft, instr), shapes, prod(batch)).write(regions)
+
+
+def _is_put_first(draft: Draft, instr: Instruction, regions: _Regions) -> bool:
+    """Tell whether a scatter's result is a copy of what must stay, or one value, before updates."""
+    operand = draft[instr.operands[0]]
+    return operand.opcode == "broadcast" or not regions.may_write(draft, operand)
 
 
 def _fold_chunks(draft: Draft, instr: Instruction) -> None:

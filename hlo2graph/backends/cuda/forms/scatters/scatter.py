@@ -27,7 +27,7 @@ MOST_BLOCKS = 1024
 HELD_BLOCKS = 512  # where slabs are held: each block looks at all updates
 AT_ONCE = 8  # positions that a thread works out
 MOST_EACH = 8  # elements of a slab that a thread has in registers
-READ_AHEAD, FEWEST_AHEAD = 16, 4  # elements of updates that a thread reads at once, and updates
+READ_AHEAD, FEWEST_AHEAD = 8, 4  # elements of updates that a thread reads at once, and updates
 FEWEST_SORTED = 256  # updates that are worth looking for
 
 
@@ -199,7 +199,7 @@ class _Slabs:
         """Fold in the updates, several at once: all are read before the first of them is folded."""
         emit, of = self.emit, self.of
         index, each = emit.index_type, -(-self.slab // THREADS)
-        ahead = max(FEWEST_AHEAD, READ_AHEAD // (each * of.count))
+        ahead = min(of.updates, max(FEWEST_AHEAD, READ_AHEAD // (each * of.count)))
         with emit.block(f"for (int tile = 0; tile < count; tile += {ahead})"):
             given = [emit.fresh("given") for _ in held]
             for leaf, name in zip(self.form.results, given, strict=True):

@@ -28,7 +28,7 @@ from hlo2graph.ops.free_scatter import parts_opcode
 THREADS = 256
 WARPS = THREADS // WARP
 MOST_EACH = 8  # elements of a row that a thread makes
-AT_ONCE = 16  # elements of updates that a thread reads at once
+AT_ONCE = 8  # elements of updates that a thread reads at once
 MANY_ROWS = 2112  # from which on a warp each fills the device
 MANY = 16  # updates of an element, on average, from which on a warp folds them
 MANY_OF_ROW = 64  # updates of a row, on average, from which on a block folds them
