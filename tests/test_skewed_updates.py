@@ -135,7 +135,7 @@ def test_chunks_of_one_row_stand_as_their_first_update(name):
 def test_more_updates_have_longer_chunks():
     made = order_updates(hlo2graph.parse(scatter("f32", "add", 70000, "8", updates=600_000)))
     (found,) = [i for i in made.entry.instructions if i.opcode == "scatter"]
-    assert chunk_of(found) == 256
+    assert chunk_of(found) == 512
 
 
 def test_rows_are_sorted_by_as_few_digits_as_they_have():

@@ -3,7 +3,8 @@
 What updates a row differs: of tokens, clusters and padding few rows take in most. A chunk whose
 updates are all of one row is folded by as many threads as any other, and stands as its first
 update; the others are neutral, and the scatter's kernel passes over them (ops/folded_chunks.py).
-A chunk of several rows stays: no row has more than two parts of such ones.
+A chunk of several rows stays: no row has more than two parts of such ones. What is left for a row
+is least where chunks are longer, the more updates there are.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hlo2graph.passes.rules.values import add_filled
 FEWEST = 1024  # updates, from which on a row may have too many
 MOST = 1 << 30
 CHUNK = 64  # updates of a chunk, at least
-MOST_CHUNKS = 4096  # about
+CHUNKS_EACH = 8  # as many times as a chunk has updates there may be chunks, and no more
 _PRED = DTYPES["pred"]
 
 
@@ -50,9 +51,8 @@ def takes_chunks(instr: Instruction, shapes: list[Shape], computations: Computat
 def write_chunks(to: Arrays) -> None:
     """Give a scatter its updates with whole chunks of a row as their first."""
     operand, indices, update = to.like.operands
-    shape = to.shape(update)
     chunk = CHUNK
-    while shape.dims[0] > MOST_CHUNKS * chunk:
+    while to.shape(update).dims[0] > CHUNKS_EACH * chunk**2:
         chunk *= 2
     writer = _Chunks(to, chunk)
     updates = writer.updates(indices, update)

@@ -4,8 +4,9 @@ In and out: a Module of the same meaning. Where updates may come in any order, e
 one, but for that the result must lie where the operand does: what else reads, and what is not ours
 to write over, is copied by a kernel of its own; what is made for the scatter is kept out of its
 fusion. Where order matters, updates of rows are sorted by what they update, which keeps the order
-of those of one row; threads then find theirs side by side. Where elements are few, each looks at
-all updates for its own; very many that are added to elements are made such that no order matters.
+of those of one row; threads then find theirs side by side, where a row has many in chunks that are
+folded before (fold_chunks.py). Where elements are few, each looks at all updates for its own; very
+many that are added to elements are made such that no order matters.
 Updates that are few, or whose windows may overlap in other ways, stay as they are, but for a large
 result, which is copied by a kernel of its own too.
 """

@@ -8,7 +8,8 @@
   thread, or warp, looks for the updates of its element of the result (sorted_updates.py).
 - Else each block owns a slab of the result and applies all updates to it, in order. A batch of
   update positions is worked out together, and those that meet the slab are kept, in order. Their
-  windows are folded in one after the other by all threads. In place, the slab is not copied first.
+  windows are folded in one after the other by all threads, which read several ahead where they have
+  the slab in registers. In place, the slab is not copied first.
 """
 
 from __future__ import annotations
