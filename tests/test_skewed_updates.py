@@ -57,11 +57,12 @@ CHUNKED = {  # the type, what folds, rows and a window
     "sorted-elements": ("f32", "add", 20000, "", SORTED),
     "sorted-rows": ("f32", "add", 50, "40", SORTED),
 }
-SLABS = {
+OTHERS = {
+    "by-digits": ("f32", "add", 2000, "2", "", 33_000),
     "slabs": ("f32", "add", 3000, "4", "", 2000),
     "slabs-of-elements": ("f64", "multiply", 9000, "", "", 2500),
 }
-FOLDED = CHUNKED | SLABS
+FOLDED = CHUNKED | OTHERS
 PROGRAMS = {name: scatter(*how) for name, how in FOLDED.items()}
 SKEWS = {
     "evenly": lambda rng, rows, count: rng.integers(-3, rows + 3, count),
@@ -139,8 +140,9 @@ def test_more_updates_have_longer_chunks():
 
 
 def test_rows_are_sorted_by_as_few_digits_as_they_have():
-    for rows, key in ((0xFFFF, "u16"), (0x10000, "s32")):
-        made = order_updates(hlo2graph.parse(scatter("f32", "add", rows, "8")))
+    for rows, updates, key in ((0xFFFF, 40_000, "u16"), (0x10000, 40_000, "s32"), (9, 9000, "s32")):
+        text = scatter("f16", "add", rows, "8", updates=updates)
+        made = order_updates(hlo2graph.parse(text))
         (found,) = [i for i in made.entry.instructions if i.opcode == "sort"]
         assert str(next(iter(found.shape.leaves())).dtype) == key
 

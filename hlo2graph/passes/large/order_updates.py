@@ -39,6 +39,7 @@ from hlo2graph.passes.redraft import redraft
 
 FREE = 512  # updates, from which on a thread each is worth a copy
 ORDERED = 4096  # from which on sorting them is
+MERGED = 1 << 15  # updates, more than which are sorted by digits where two are all that rows have
 COPIED = 256  # the same of a large operand, which what looks for them copies, or fills, on the way
 WORTH_LOOKING = 12 << 20  # bytes of such an operand, at least
 LARGE = 64 << 20  # bytes of an operand, more than which another kernel copies sooner
@@ -134,7 +135,8 @@ class _Sorted:
         self.sizes = [shapes[0].dims[d] for d in self.mapped]
         bits, rows = shapes[self.count].dtype.bits, prod(self.sizes)
         self.number: DType = S32 if bits <= 32 and rows < 2**31 - 1 else _S64
-        self.key = self.number if rows > 0xFFFF else DTYPES["u16"]  # fewer digits to sort by
+        by_digits = updates > MERGED and rows <= 0xFFFF
+        self.key = DTYPES["u16"] if by_digits else self.number
 
     def write(self, regions: _Regions) -> None:
         """Put it into the scatter's place."""
