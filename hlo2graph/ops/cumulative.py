@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from hlo2graph.hlo import Instruction, WindowDim
+from math import prod
+
+from hlo2graph.hlo import Instruction, Shape, WindowDim
 from hlo2graph.ops.device_folds import window_dims
 
 FEWEST = 64  # elements of a row below which each thread folds its own
+SECTOR = 32  # bytes that memory hands over at least
 
 
 def scanned_dim(instr: Instruction) -> int | None:
@@ -23,6 +26,22 @@ def scanned_dim(instr: Instruction) -> int | None:
 def is_backwards(instr: Instruction, along: int) -> bool:
     """Tell whether what accumulates begins at the end."""
     return window_dims(instr)[along].pad_high > 0
+
+
+def rows_side_by_side(shape: Shape, along: int) -> int:
+    """Return how many rows along a dimension have their elements next to each other in memory."""
+    order = shape.minor_to_major
+    return prod(shape.dims[d] for d in order[: order.index(along)])
+
+
+def fewest_together(shape: Shape, along: int) -> int:
+    """Return of how many rows side by side a block should take elements at least.
+
+    So many as make up a sector, or two where lines begin within one, parts of which are read twice
+    and, what is worse, written twice.
+    """
+    sectors = 2 if rows_side_by_side(shape, along) * shape.dtype.size % SECTOR else 1
+    return max(1, sectors * SECTOR // shape.dtype.size)
 
 
 def cumulative(rank: int, along: int, length: int, *, backwards: bool) -> tuple[WindowDim, ...]:
