@@ -107,8 +107,8 @@ ENTRY e {
 """
 CASES = [
     ("s32", "20000", "20000", "19999_0", "add", (20000,)),
-    ("s32", "16384", "16384", "0_16383", "add", (16384,)),
-    ("f32", "2,17001", "1x17001", "0_0x17000_0", "maximum", (2, 17001)),
+    ("s32", "32768", "32768", "0_32767", "add", (32768,)),
+    ("f32", "2,30001", "1x30001", "0_0x30000_0", "maximum", (2, 30001)),
     ("s32", "17001,2", "17001x1", "0_17000x0_0", "add", (17001, 2)),
 ]
 
@@ -134,7 +134,7 @@ def test_long_rows_are_taken_apart(case: tuple) -> None:
 
 
 def test_short_or_many_rows_stay_whole() -> None:
-    for dims, size, pad in (("9000", "9000", "8999_0"), ("65,20000", "1x20000", "0_0x19999_0")):
+    for dims, size, pad in (("9000", "9000", "8999_0"), ("120,20000", "1x20000", "0_0x19999_0")):
         text = LONG.replace("DTYPE", "s32").replace("DIMS", dims).replace("SIZE", size)
         module = verify(parse(text.replace("PAD", pad).replace("OPCODE", "add")))
         assert split_scans(module) is module

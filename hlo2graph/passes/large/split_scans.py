@@ -1,8 +1,8 @@
-"""Take what accumulates along few long rows apart, as a block goes along a row alone.
+"""Take what accumulates along few long rows apart, as a block goes along its rows alone.
 
 In and out: a Module of the same meaning, where floats may be folded in another order. Each part of
-a row accumulates by itself, then the parts' totals do, and every element takes in the total of what
-lies before its part.
+a row is folded by itself, then the parts' totals accumulate. Then each part does, where elements
+take in the total of what lies before their part: the array is read twice and written once.
 """
 
 from __future__ import annotations
@@ -18,16 +18,25 @@ from hlo2graph.hlo import (
     Shape,
     Window,
 )
-from hlo2graph.ops.cumulative import cumulative, is_backwards, scanned_dim
+from hlo2graph.ops.cumulative import (
+    cumulative,
+    fewest_together,
+    is_backwards,
+    rows_side_by_side,
+    scanned_dim,
+)
 from hlo2graph.ops.folding import neutral_of
 from hlo2graph.ops.scalar_region import COMMUTATIVE, binary_reducer
 from hlo2graph.passes.draft import Draft, is_settled
-from hlo2graph.passes.large.arrays import Arrays
+from hlo2graph.passes.large.arrays import Arrays, laid_out
 from hlo2graph.passes.redraft import redraft
 
-PART = 2048  # elements of a part: what a block accumulates at once
-MOST_ROWS = 64  # beyond which blocks of a row each are enough
-FEWEST = 8  # parts of a row, below which three kernels take longer than one
+PART = 1024  # elements of a part, about
+EVEN = 4  # of which a part has a multiple if it can
+FEWEST = 8  # parts of a row
+BUSY = 150  # blocks that keep memory busy, more of elements smaller than a word
+WORD = 4  # bytes
+KERNELS = 20 << 20  # bytes that memory moves while two kernels more begin and end
 
 
 def split_scans(module: Module) -> Module:
@@ -49,23 +58,48 @@ def _split(draft: Draft, instr: Instruction, opcode: str) -> None:
     shape, along = draft.shape(name), scanned_dim(instr)
     if along is None or not is_settled(shape) or not shape.elements:
         return
-    length = shape.dims[along]
-    parts = -(-length // PART)
-    if parts < FEWEST or shape.elements // length > MOST_ROWS:
+    length, part = shape.dims[along], _part(shape.dims[along])
+    parts = -(-length // part)
+    if length < FEWEST * PART or not _pays(shape, along):
         return
     to, backwards = Arrays(draft, instr), is_backwards(instr, along)
     neutral = draft.add(instr, "constant", Shape(shape.dtype), payload=_neutral(opcode, shape))
-    whole = to.padded(name, along, PaddingDim(0, parts * PART - length), neutral)
-    local = _accumulated(to, to.parted(whole, along, parts), along + 1, neutral, backwards)
-    end = 0 if backwards else PART - 1
-    totals = to.cut(local, along + 1, end, end + 1)
-    before = _accumulated(to, totals, along, init, backwards)
+    whole = to.padded(name, along, PaddingDim(0, parts * part - length), neutral)
+    apart = to.parted(whole, along, parts)
+    totals = _folded(to, apart, along + 1, neutral)
     shift = PaddingDim(-1, 1) if backwards else PaddingDim(1, -1)
-    before = to.merged(to.padded(before, along, shift, init), along)
+    before = to.padded(_accumulated(to, totals, along, init, backwards), along, shift, init)
+    local = _accumulated(to, apart, along + 1, neutral, backwards)
     kept = [d for d in range(shape.rank + 1) if d != along + 1]
     spread = to.broadcast(before, to.shape(local), kept)
     found = to.merged(to.apply(opcode, spread, local), along)
     to.end(to.cut(found, along, 0, length))
+
+
+def _part(length: int) -> int:
+    """Return how many elements a part has: about PART, so that all are as long if they can be."""
+    near = sorted(range(PART // 2, 2 * PART + 1), key=lambda n: (n % EVEN > 0, abs(n - PART)))
+    return next((n for n in near if length % n == 0), PART)
+
+
+def _pays(shape: Shape, along: int) -> bool:
+    """Tell whether three moves by many blocks take less time than two by those that rows make.
+
+    Memory is as busy as there are blocks, up to BUSY of them.
+    """
+    rows = shape.elements // shape.dims[along]
+    together = min(rows_side_by_side(shape, along), fewest_together(shape, along))
+    busy = BUSY * WORD // min(WORD, shape.dtype.size)
+    return 2 * shape.size * busy > -(-rows // together) * (3 * shape.size + KERNELS)
+
+
+def _folded(to: Arrays, name: str, along: int, neutral: str) -> str:
+    shape = to.shape(name)
+    dims = (*shape.dims[:along], *shape.dims[along + 1 :])
+    order = [d - (d > along) for d in shape.minor_to_major if d != along]
+    region = to.like.attrs["to_apply"]
+    result = laid_out(shape, dims, order)
+    return to.add("reduce", result, (name, neutral), dimensions=(along,), to_apply=region)
 
 
 def _neutral(opcode: str, shape: Shape) -> Literal:
