@@ -16,6 +16,7 @@ from hlo2graph.ops import sweeps
 from hlo2graph.ops.stencil import stencil_of
 from hlo2graph.ops.sweeps import part_of, sweeps_of
 from hlo2graph.passes.fusion.why import RESULT, ROUND, STENCIL
+from hlo2graph.passes.loops import sweep_rounds
 from hlo2graph.pipeline import why
 from tests.emulation import EmulatedExecutable, Kernels
 from tests.emulation.agreement import agree_with_the_host
@@ -191,12 +192,15 @@ OTHERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def plans():
+@pytest.fixture(scope="module", params=[(1,), (2,), (4, 1), (1, 2, 4)], ids=str)
+def plans(request):
     """Plans whose parts are small, so that there are several of these arrays."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweeps, "COLUMNS", request.param)
+        patch.setattr(sweeps, "LINE_COLUMNS", request.param)
         patch.setattr(sweeps, "SHARED_BYTES", 9 << 10)
-        patch.setattr(sweeps, "KERNEL_NS", 300)
+        patch.setattr(sweep_rounds, "NUMBERS", (3, 4))
+        patch.setattr(sweep_rounds, "ENOUGH", 1000)
         sweeps._best.cache_clear()
         texts = PROGRAMS | {"narrow": NARROW}
         found = {name: h2g.plan(text, target="sm_90") for name, text in texts.items()}
@@ -254,9 +258,26 @@ def test_parts_hold_what_the_rounds_reach():
     assert stencil is not None
     part = part_of(stencil, [Shape(DTYPES["f32"], (512, 512))], 10)
     assert part is not None
-    for side, held in zip(part.sides, part.held, strict=True):
-        assert held == (512 if side == 512 else side + 20)
+    for along in part.dims:
+        assert along.whole or along.held >= along.side + 20
     assert part_of(stencil, [Shape(DTYPES["f32"], (512, 512))], 200) is None
+
+
+def test_patches_have_registers_for_their_elements():
+    lines = around("f64", [512, 512], [(0, 1), (1, 2)])
+    stencil = stencil_of(once(lines, "f64[512,512]"), 1)
+    assert stencil is not None
+    for rounds in (3, 10, 20):
+        part = part_of(stencil, [Shape(DTYPES["f64"], (512, 512))], rounds)
+        assert part is not None
+        assert 2 * part.rows * part.columns <= sweeps.MOST_OWN
+        assert part.patches <= sweeps.MOST_THREADS
+
+
+def test_what_reads_much_around_it_is_left_in_pairs():
+    ways = [(along, by) for along in range(3) for by in (1, 63)]
+    plan = h2g.plan(loop(48, "f32[64,64,64]", around("f32", [64] * 3, ways)), target="sm_90")
+    assert not any(sweeps_of(c) for c in plan.computations.values())
 
 
 def test_it_is_told_why():

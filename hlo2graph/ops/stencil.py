@@ -24,22 +24,16 @@ class Stencil:
 
     low, high: how far off an element reads at most, by dimension, the shorter way around.
     around: of which dimensions the ends are neighbours.
-    reads, work: places that an element reads, and operations that it takes.
-    shared: the states of which an element reads others than that at its own place.
+    taps: what an element reads: of which state, and how far off, the shorter way around.
+    work: operations that it takes.
     """
 
     dims: tuple[int, ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
     around: tuple[bool, ...]
-    reads: int
+    taps: tuple[tuple[int, tuple[int, ...]], ...]
     work: int
-    shared: frozenset[int]
-
-    @property
-    def reach(self) -> tuple[int, ...]:
-        """How many places an element looks past, both ways together, by dimension."""
-        return tuple(low + high for low, high in zip(self.low, self.high, strict=True))
 
 
 def stencil_of(computation: Computation, states: int) -> Stencil | None:
@@ -116,9 +110,8 @@ class _Walk:
             low=tuple(max(0, -min(way)) for way in by_dim),
             high=tuple(max(0, *way) for way in by_dim),
             around=tuple(way != offset for way, offset in zip(by_dim, plain, strict=True)),
-            reads=len(ways),
+            taps=tuple(sorted({(state, self._nearest(offset)) for state, offset in self.offsets})),
             work=self.work,
-            shared=frozenset(state for state, offset in self.offsets if any(offset)),
         )
 
     def _nearest(self, offset: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,15 +1,21 @@
 """Several rounds of a stencil in one kernel: how many, and which part of the arrays a block has.
 
-A block holds its part in shared memory, with as much around it as the rounds reach, and does all
-rounds there; what lies in the margins, its neighbours compute too.
+A block holds its part, with as much around it as the rounds reach, in its threads' registers, and
+does all rounds there; what lies in the margins, its neighbours compute too. A thread has a patch:
+some rows of some columns side by side. A warp's threads lie side by side, and one or several of
+them, a power of two, span the part: so what is read of the patches beside one's own is handed over
+by shuffles, and only what is read of those above and below goes through shared memory.
 
-The rule, all of it: of all parts whose sides are powers of two, or all of a dimension, and which
-have room, and of all numbers of rounds, those which take the least time in all. A kernel takes
-KERNEL_NS, BLOCK_NS for each further block of the busiest multiprocessor, FILL_NS for each element
-that this begins with, and each round ROUND_NS and what it has to do: WORD_NS for each element read
-or written, OPERATION_NS for each operation. That has to be less than ENOUGH of what kernels of two
-rounds take which compute each element's neighbours anew: PAIR_NS, and AGAIN_NS for each element
-that is read. The figures are an H200's.
+The rule, all of it: of the parts whose columns fill a row of threads, whose rows are an equal share
+of all, the smallest for which multiprocessors take so many turns, and whose other dimensions are
+powers of two, or all; of all patches which have room, their elements in up to MOST_OWN registers;
+and of all numbers of rounds, those which take the least time in all. A kernel takes KERNEL_NS,
+BLOCK_NS for each further block of the busiest multiprocessor, FILL_NS for each element that this
+begins with, and each round ROUND_NS if rows are read of others, and STEP_NS for each step of the
+busiest of a multiprocessor's four schedulers: a patch's operations, with SELECT more for each
+element of a state, shuffles, words of shared memory, and AROUND more. That has to be less than
+ENOUGH of what kernels of two rounds take which compute each element's neighbours anew: PAIR_NS, and
+AGAIN_NS for each element that is read. The figures are an H200's.
 """
 
 from __future__ import annotations
@@ -18,27 +24,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
-from math import prod
+from math import inf, prod
 
 from hlo2graph.hlo import Computation, Shape
 from hlo2graph.ops.expect import integer
 from hlo2graph.ops.large_gpu import MULTIPROCESSORS, SHARED_BYTES
 from hlo2graph.ops.stencil import Stencil
 
-KERNEL_NS = 1500
+KERNEL_NS = 1400
 BLOCK_NS = 400
 FILL_NS = 0.05
-ROUND_NS = 100
-WORD_NS = 0.01
-OPERATION_NS = 0.006
+ROUND_NS = 60
+STEP_NS = 0.5
+SELECT = 2
+AROUND = 32
 PAIR_NS = 900
 AGAIN_NS = 0.025
 ENOUGH = 0.9
-WIDTH = 32  # elements of a row that a part has at least
-MOST_SIDE = SHARED_BYTES // 2  # of one byte each
-ROWS = 4  # elements below each other that a thread computes together, at least
+SCHEDULERS = 4
+WARP = 32
+COLUMNS = (1, 2, 4)  # side by side that a thread may have
+LINE_COLUMNS = (1, 2, 4, 8)  # the same where there is but one row
 MOST_ROWS = 16
+MOST_SIDE = MOST_ROWS * WARP  # rows of a block, of WARP warps
+MOST_OWN = 24  # registers that the elements of a thread have
 MOST_THREADS = 1024
+REGISTERS = 1 << 16  # of a multiprocessor
+OF_OWN = 2.5  # registers that a thread takes for each of its elements'
+BESIDE = 26  # and beside those
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +67,75 @@ class Sweeps:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a block computes of `rounds` rounds: `sides` elements, beginning with `held` ones.
+class Along:
+    """One dimension of a part: `side` elements of `size`, `before` and `after` them margins."""
 
-    A dimension that is held whole has no margins.
-    """
+    size: int
+    side: int
+    before: int = 0
+    after: int = 0
+
+    @property
+    def held(self) -> int:
+        """How many elements a block holds."""
+        return self.before + self.side + self.after
+
+    @property
+    def count(self) -> int:
+        """How many parts lie along the dimension."""
+        return -(-self.size // self.side)
+
+    @property
+    def whole(self) -> bool:
+        """All of the dimension is held, and nothing around it."""
+        return self.held == self.side == self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a block computes of `rounds` rounds, and its threads' patches."""
 
     rounds: int
-    dims: tuple[int, ...]
-    sides: tuple[int, ...]
-    held: tuple[int, ...]
+    dims: tuple[Along, ...]
+    rows: int
+    columns: int
 
     @property
-    def counts(self) -> tuple[int, ...]:
-        """How many parts lie along each dimension."""
-        return tuple(-(-n // side) for n, side in zip(self.dims, self.sides, strict=True))
+    def blocks(self) -> int:
+        """How many parts there are."""
+        return prod(along.count for along in self.dims)
 
     @property
-    def down(self) -> int:
-        """The dimension along which a thread has several elements: that of rows."""
-        return max(0, len(self.dims) - 2)
-
-    @property
-    def rows(self) -> int:
-        """How many elements below each other a thread has: so many that each has them once."""
+    def lanes(self) -> int:
+        """How many threads lie side by side."""
         if len(self.dims) == 1:
-            return 1
-        held, across = self.held[self.down], prod(self.held) // self.held[self.down]
-        fitting = (n for n in range(ROWS, MOST_ROWS + 1) if -(-held // n) * across <= MOST_THREADS)
-        return min(held, next(fitting, ROWS))
+            return WARP
+        return 1 << (-(-self.dims[-1].held // self.columns) - 1).bit_length()
+
+    @property
+    def down(self) -> Along:
+        """The dimension of rows, of one where there is none."""
+        return self.dims[-2] if len(self.dims) > 1 else Along(1, 1)
+
+    @property
+    def groups(self) -> int:
+        """How many patches lie below each other: so many that warps are whole."""
+        each = WARP // self.lanes
+        return -(-self.down.held // (self.rows * each)) * each
+
+    @property
+    def patches(self) -> int:
+        """How many patches there are."""
+        return self.groups * self.lanes * prod(along.held for along in self.dims[:-2])
 
     @property
     def room(self) -> tuple[int, ...]:
-        """What is held, with as many rows as its threads have."""
-        held, rows = list(self.held), self.rows
-        held[self.down] = -(-held[self.down] // rows) * rows
+        """How many elements of each dimension the patches have."""
+        held = [along.held for along in self.dims]
+        held[-1] = self.lanes * self.columns
+        if len(held) > 1:
+            held[-2] = self.groups * self.rows
         return tuple(held)
-
-    def is_whole(self, dim: int) -> bool:
-        """Tell whether all of a dimension is held."""
-        return self.held[dim] == self.sides[dim] == self.dims[dim]
 
 
 def sweeps_of(computation: Computation) -> Sweeps | None:
@@ -119,68 +161,187 @@ def sweeps_of(computation: Computation) -> Sweeps | None:
 
 def part_of(stencil: Stencil, shapes: Sequence[Shape], rounds: int) -> Part | None:
     """Return what a block has of states of these shapes, None where no part has room."""
-    bytes_each = 2 * sum(shape.dtype.size for n, shape in enumerate(shapes) if n in stencil.shared)
-    return _best(stencil, bytes_each, len(shapes), rounds)
+    return _best(stencil, tuple(shape.dtype.size for shape in shapes), rounds)
 
 
-def past_ends(stencil: Stencil, part: Part) -> int:
-    """Return how many elements past the ends of a part are read where nobody chooses them."""
-    found, stride = 0, 1
-    for dim in reversed(range(len(part.dims))):
-        found += max(stencil.low[dim], stencil.high[dim]) * stride
-        stride *= part.room[dim]
-    return found
+def exchanged(stencil: Stencil, part: Part, state: int) -> tuple[int, ...]:
+    """Return which rows of a patch others read, but for those beside it."""
+    return tuple(sorted({at % part.rows for of, _, at in _far(stencil, part.rows) if of == state}))
+
+
+@cache
+def _far(stencil: Stencil, rows: int) -> frozenset[tuple[int, tuple[int, ...], int]]:
+    """Return which rows a patch of so many reads that it has not: of which state, how far off."""
+    found = set()
+    for state, tap in stencil.taps:
+        *outer, down = tap[:-1] or (0,)
+        ats = range(down, down + rows)
+        found |= {(state, tuple(outer), at) for at in ats if any(outer) or at not in range(rows)}
+    return frozenset(found)
+
+
+def past_ends(stencil: Stencil, part: Part, stored: int) -> int:
+    """Return how many elements past a part's ends are read, of so many rows a patch, unchosen."""
+    width = part.room[-1]
+    reach = [max(low, high) for low, high in zip(stencil.low, stencil.high, strict=True)]
+    found = -(-reach[-2] // part.rows) * stored * width if len(reach) > 1 else 0
+    stride = part.groups * stored * width
+    for far, along in zip(reversed(reach[:-2]), reversed(part.dims[:-2]), strict=True):
+        found += far * stride
+        stride *= along.held
+    return -(-found // WARP) * WARP
 
 
 def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
     """Return what a kernel of a part's rounds takes."""
-    busiest = -(-prod(part.counts) // MULTIPROCESSORS)
-    sizes = [1] * part.rounds
-    for d, held in enumerate(part.held):
-        lost = 0 if part.is_whole(d) else stencil.reach[d]
-        sizes = [size * (held - done * lost) for done, size in enumerate(sizes, 1)]
-    each = WORD_NS * (stencil.reads + states) + OPERATION_NS * stencil.work
-    begun = KERNEL_NS + (busiest - 1) * BLOCK_NS + busiest * prod(part.held) * FILL_NS * states
-    return begun + sum([ROUND_NS + busiest * size * each for size in sizes])
+    busiest = -(-part.blocks // MULTIPROCESSORS)
+    held = prod(along.held for along in part.dims)
+    begun = KERNEL_NS + (busiest - 1) * BLOCK_NS + busiest * held * FILL_NS * states
+    own = part.rows * part.columns
+    steps = own * (stencil.work + SELECT * states) + _words(stencil, part.rows, part.columns)
+    rounds = sum(-(-busiest * warps // SCHEDULERS) for warps in _warps(stencil, part))
+    waits = ROUND_NS * part.rounds if _far(stencil, part.rows) else 0
+    return begun + waits + STEP_NS * rounds * (steps + AROUND)
+
+
+def _warps(stencil: Stencil, part: Part) -> list[int]:
+    """Return how many of a block's warps work in each round: rows are needed no more."""
+    low = high = 0
+    if len(part.dims) > 1 and not part.down.whole and part.lanes == WARP:
+        low, high = stencil.low[-2], stencil.high[-2]
+    held, rows, lines = part.down.held, part.rows, part.patches // part.groups
+    return [
+        -(-(-(-(held - high * done) // rows) - low * done // rows) * lines // WARP)
+        for done in range(1, part.rounds + 1)
+    ]
 
 
 def nanoseconds_of_two(stencil: Stencil) -> float:
     """Return what a kernel of two rounds takes that holds nothing in shared memory."""
     busiest = -(-prod(stencil.dims) // MULTIPROCESSORS)
-    return PAIR_NS + AGAIN_NS * busiest * stencil.reads**2
+    return PAIR_NS + AGAIN_NS * busiest * len(stencil.taps) ** 2
 
 
 @cache
-def _best(stencil: Stencil, bytes_each: int, states: int, rounds: int) -> Part | None:
-    parts = (part for part in _parts(stencil, rounds) if _has_room(stencil, part, bytes_each))
-    return min(parts, key=lambda p: (nanoseconds(stencil, p, states), prod(p.counts)), default=None)
+def _words(stencil: Stencil, rows: int, columns: int) -> int:
+    """Return how many words a patch hands over and is handed in a round."""
+    far = _far(stencil, rows)
+    given = {(state, at % rows) for state, _, at in far}
+    beside = set()
+    for state, tap in stencil.taps:
+        *outer, down = tap[:-1] or (0,)
+        for row, column in product(range(down, down + rows), range(columns)):
+            lane, within = divmod(column + tap[-1], columns)
+            if lane:
+                beside.add((state, tuple(outer), row, within, lane))
+    return len(beside) + columns * (len(far) + len(given))
 
 
-def _has_room(stencil: Stencil, part: Part, bytes_each: int) -> bool:
-    if prod(part.held) * bytes_each > SHARED_BYTES:
+@cache
+def _best(stencil: Stencil, sizes: tuple[int, ...], rounds: int) -> Part | None:
+    best, least = None, inf
+    for part in _parts(stencil, sizes, rounds):
+        taken = nanoseconds(stencil, part, len(sizes))
+        if taken < least and _has_room(stencil, part, sizes):
+            best, least = part, taken
+    return best
+
+
+def _has_room(stencil: Stencil, part: Part, sizes: Sequence[int]) -> bool:
+    for size, along, around in zip(part.room, part.dims, stencil.around, strict=True):
+        if around and not along.whole and size > along.size:
+            return False
+    own = part.rows * part.columns * _registers(sizes)
+    if part.patches > MOST_THREADS or part.patches * (BESIDE + OF_OWN * own) > REGISTERS:
         return False
-    room = part.room
-    if any(
-        size > n and not part.is_whole(d)
-        for d, (size, n) in enumerate(zip(room, part.dims, strict=True))
-    ):
-        return False
-    return (prod(room) + 2 * past_ends(stencil, part)) * bytes_each <= SHARED_BYTES
+    total = 0
+    for state, size in enumerate(sizes):
+        if rows := len(exchanged(stencil, part, state)):
+            given = part.patches * part.columns * rows
+            total += 2 * size * (given + 2 * past_ends(stencil, part, rows))
+    return total <= SHARED_BYTES
 
 
-def _parts(stencil: Stencil, rounds: int) -> Iterator[Part]:
-    dims, reach = stencil.dims, stencil.reach
-    least = [1] * (len(dims) - 1) + [min(WIDTH, dims[-1])]
-    for sides in product(*map(_sides, dims, reach, least)):
-        margins = (
-            0 if side == n else rounds * r for side, n, r in zip(sides, dims, reach, strict=True)
-        )
-        held = tuple(side + margin for side, margin in zip(sides, margins, strict=True))
-        yield Part(rounds, dims, sides, held)
+def _registers(sizes: Sequence[int]) -> int:
+    """Return how many registers an element of all states takes."""
+    return sum(max(1, size // 4) for size in sizes)
 
 
-def _sides(size: int, reach: int, least: int) -> list[int]:
-    """Return how many elements of a dimension a part may have; it need not be cut finely twice."""
-    powers = (1 << k for k in range(size.bit_length()))
-    found = [n for n in powers if least <= n < size and n <= MOST_SIDE and (reach or n == least)]
-    return [*found, size] if size <= MOST_SIDE or not found else found
+def _parts(stencil: Stencil, sizes: Sequence[int], rounds: int) -> Iterator[Part]:
+    *outer, last = zip(stencil.dims, stencil.low, stencil.high, stencil.around, strict=True)
+    for columns in COLUMNS if outer else LINE_COLUMNS:
+        across = _across(rounds, columns, *last)
+        if across is None:
+            continue
+        if not outer:
+            yield Part(rounds, (across,), 1, columns)
+            continue
+        most = min(MOST_ROWS, MOST_OWN // (columns * _registers(sizes)))
+        *first, below = outer
+        for found in product(*(_powers(rounds, *ends) for ends in first)):
+            others = across.count * prod(along.count for along in found)
+            for down in _shares(rounds, others, *below):
+                yield from _patches((*found, down, across), rounds, columns, most, below[-1])
+
+
+def _patches(
+    dims: tuple[Along, ...], rounds: int, columns: int, most: int, around: bool
+) -> Iterator[Part]:
+    """Yield parts of up to so many rows a patch, that make whole numbers of warps a scheduler.
+
+    Where the ends of rows that are all held meet, there is no row too many.
+    """
+    part = Part(rounds, dims, 1, columns)
+    held, each, lines = part.down.held, WARP // part.lanes, prod(along.held for along in dims[:-2])
+    tried = {
+        -(-held * lines // (warps * each)) for warps in range(SCHEDULERS, WARP + 1, SCHEDULERS)
+    }
+    if part.down.whole and around:
+        tried = {
+            max(
+                (n for n in range(1, min(rows, most) + 1) if held % (n * each) == 0),
+                default=most + 1,
+            )
+            for rows in tried
+        }
+    for rows in sorted(tried):
+        if rows <= most:
+            yield Part(rounds, dims, rows, columns)
+
+
+def _powers(rounds: int, size: int, low: int, high: int, _: bool) -> Iterator[Along]:
+    """Yield all, and powers of two, where they need not be cut finely twice."""
+    yield Along(size, size)
+    for k in range(size.bit_length()):
+        if 1 << k < size and (low or high or not k):
+            yield Along(size, 1 << k, rounds * low, rounds * high)
+
+
+def _shares(rounds: int, others: int, size: int, low: int, high: int, _: bool) -> Iterator[Along]:
+    """Yield all, and the smallest equal shares for which multiprocessors take so many turns."""
+    yield Along(size, size)
+    smallest = {-(-others * -(-size // side) // MULTIPROCESSORS): side for side in _sides(size)}
+    for side in smallest.values():
+        yield Along(size, side, rounds * low, rounds * high)
+
+
+@cache
+def _sides(size: int) -> tuple[int, ...]:
+    """Return how many of so many each of several has, the largest first."""
+    counts = [-(-size // side) for side in range(min(size - 1, MOST_SIDE), 0, -1)]
+    return tuple(dict.fromkeys(-(-size // count) for count in counts))
+
+
+def _across(
+    rounds: int, columns: int, size: int, low: int, high: int, around: bool
+) -> Along | None:
+    """Return the columns that a row of threads has, all if it can; None where margins fill it."""
+    most = WARP * columns
+    if size <= most and not (around and size % columns):
+        return Along(size, size)
+    before, after = -(-rounds * low // columns) * columns, rounds * high
+    room = (most - before - after) // columns * columns
+    if room <= 0:
+        return None
+    count = -(-size // room)
+    return Along(size, -(-size // (count * columns)) * columns, before, after)

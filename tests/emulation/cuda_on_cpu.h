@@ -31,6 +31,7 @@
 #define __cluster_dims__(...)
 #define __shared__ static __attribute__((section("shared_memory")))
 #define __restrict__
+#define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct Dim3 {
   unsigned x, y, z;

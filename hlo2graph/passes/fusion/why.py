@@ -26,8 +26,8 @@ ATTENDED = "attention takes in no work but that between its products"
 SCORES = "scores, which are folded where they are computed and never stored"
 WEIGHTS = "made of a block's scores, and never stored"
 MADE = "made, or read where it lies, for a block's queries and keys"
-STENCIL = "rounds of a stencil, on parts of the arrays in shared memory"
-ROUND = "a round, whose results the next one finds in shared memory"
+STENCIL = "rounds of a stencil, on parts of the arrays in registers"
+ROUND = "a round, whose results the next one finds in registers"
 SWEPT = "as many rounds as gain by it are in one kernel already"
 _WHY_MADE_BEFORE: Mapping[type, str] = {Sweeps: SWEPT, Attention: ATTENDED}
 

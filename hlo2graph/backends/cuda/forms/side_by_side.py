@@ -28,7 +28,10 @@ Write = Callable[[Signature, Computation, Pairs], KernelSource]
 _LITERAL = re.compile(r"( *)const ([\w:]+(?: long)?) (v\d+) = (-?[\w.+-]+);")
 _ARRAY = re.compile(r"\b([pr]\d+)\b")
 _NAME = re.compile(r"[a-z]+\d+(?:_\d+)*")  # lanes have numbers behind
-_SHARED = re.compile(r"( *)__shared__ ((?:const )?(?:hlo::\w+|float|double|int|long long)) (.*);")
+_SHARED = re.compile(
+    r"( *)__shared__ ((?:__align__\(\d+\) )?"
+    r"(?:const )?(?:hlo::\w+|float|double|int|long long)) (.*);"
+)
 _SHARED_NAME = re.compile(r"(\w+)((?:\[[^\]]*\])+)")
 
 

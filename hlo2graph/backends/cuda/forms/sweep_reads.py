@@ -1,26 +1,40 @@
-"""What an element of a stencil's part is computed of: registers, shared memory, and arrays."""
+"""What an element of a stencil's patch is made of: registers, shuffles, shared memory, arrays."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
-from hlo2graph.hlo import DTYPES, Computation, DType, Instruction, Shape
+from hlo2graph.backends.cuda.team import WARP
+from hlo2graph.hlo import Computation, DType, Instruction, Shape
 from hlo2graph.ops.device import Element, Expr, Index
 from hlo2graph.ops.device_shaping import padded
 from hlo2graph.ops.expect import integers, written
 from hlo2graph.ops.stencil import Stencil
-from hlo2graph.ops.sweeps import Part
+from hlo2graph.ops.sweeps import Part, exchanged
 
 _MOVED = re.compile(r"(\w+) ([+-]) (\d+)")
 
 
-class PartEmitter(ElementEmitter):
-    """Reads the states from shared memory, a known way off the place of the element there.
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Where a thread's patch lies among the others, in the dimensions before that of rows."""
 
-    What is chosen by where an element lies is chosen among values, all of which are computed:
-    those of no place that exists are never chosen, and are read all the same.
+    outer: Index
+    group: Expr  # of those below each other
+    lane: Expr  # of those side by side
+    line: Expr  # of all rows of patches
+
+
+class PartEmitter(ElementEmitter):
+    """Reads the states where they are, a known way off the place of the element.
+
+    In the thread's own patch; in that of another thread of the warp, which hands it over; in
+    shared memory, of whose rows each thread reads those of its own columns. What is chosen by where
+    an element lies is chosen among values, all of which are computed: those of no place that exists
+    are never chosen, and are read all the same.
     """
 
     def __init__(
@@ -33,21 +47,20 @@ class PartEmitter(ElementEmitter):
     ) -> None:
         super().__init__(computations, index_type, {"concatenate": _concatenate, "pad": _pad})
         self._stencil, self._part, self._states = stencil, part, states
-        self._held = Shape(DTYPES["f32"], part.room)  # as elements lie there, of whatever type
-        self._own: Index = ()
-        self._row = 0
+        self._exchanged = [exchanged(stencil, part, number) for number in range(states)]
+        self._patch = Patch((), "", "", "")
+        self._row = self._column = 0
         self._off: dict[Expr, int] = {}  # how far off the element's index integers are
-        self._places: dict[tuple[int, ...], Expr] = {}  # by how far off they are
-        self._states_read: dict[str, Expr] = {}
+        self._made: dict[str, Expr] = {}  # what the patch's elements read, by what it is
+        self._integers: dict[str, Expr] = {}  # of the patch
 
-    def at(self, index: Index, own: Index, row: int) -> None:
-        """Compute the element at `index`, which lies at `own` in the part, from now on.
+    def begin(self, patch: Patch) -> None:
+        """Compute the elements of a patch from now on."""
+        self._patch = patch
 
-        It is in that row of a patch, whose elements the thread has in registers.
-        """
-        self._own, self._row, self._off = own, row, dict.fromkeys(index, 0)
-        self._places.clear()
-        self._states_read.clear()
+    def at(self, index: Index, row: int, column: int) -> None:
+        """Compute the element at `index`, which lies there in the patch, from now on."""
+        self._row, self._column, self._off = row, column, dict.fromkeys(index, 0)
 
     def integer(self, expression: str) -> Expr:
         """Declare a constant local; remember how far off the element's index it is."""
@@ -57,39 +70,82 @@ class PartEmitter(ElementEmitter):
         return name
 
     def read(self, dtype: DType, place: str) -> Expr:
-        """Declare a constant local for an element; for one of a state but once."""
-        if place.startswith("kept"):
-            return place
-        if not place.startswith("from"):
-            return super().read(dtype, place)
-        if place not in self._states_read:
-            self._states_read[place] = super().read(dtype, place)
-        return self._states_read[place]
+        """Declare a constant local for an element of an array."""
+        return place if place in self._made.values() else super().read(dtype, place)
 
     def place_of(self, number: int, shape: Shape, index: Index) -> Expr:
-        """Return where an element of a state lies in shared memory, and any other in its array."""
+        """Return a state's element, and where any other lies in its array."""
         if number >= self._states:
             sizes = zip(index, shape.dims, strict=True)
             near = [self.integer(f"hlo::clamped_index({i}, {n - 1})") for i, n in sizes]
             return super().place_of(number, shape, tuple(near))
         off = tuple(self._shorter(dim, self._off.get(at, 0)) for dim, at in enumerate(index))
-        if (row := self._kept_row(off)) is not None:
-            return kept(number, row)
-        if off not in self._places:
-            self._places[off] = self.place([self._moved(dim, by) for dim, by in enumerate(off)])
-        return f"from{number}[{self._places[off]}]"
+        row = self._row + (off[-2] if len(off) > 1 else 0)
+        lanes, column = divmod(self._column + off[-1], self._part.columns)
+        found = self._of_lane(number, shape.dtype, (*off[:-2], row), column)
+        return self._once(f"{found} {lanes}", lambda: self._handed(shape.dtype, found, lanes))
 
-    def _kept_row(self, off: tuple[int, ...]) -> int | None:
-        """Return which row of the thread's patch an element is in, if it is in that."""
-        down = self._part.down
-        row = self._row + (off[down] if len(off) > 1 else 0)
-        far = any(by for dim, by in enumerate(off) if dim != down or len(off) == 1)
-        turns = off[down] and self._stencil.around[down] and self._part.is_whole(down)
-        return None if far or turns or row not in range(self._part.rows) else row
+    def stored_at(self, number: int, row: int) -> Expr | None:
+        """Return where the first element of a row of the patch is for others, if it is."""
+        rows = self._exchanged[number]
+        return self._place(number, (0,) * len(self._patch.outer), row) if row in rows else None
 
-    def place(self, own: Sequence[Expr]) -> Expr:
-        """Return the number of an element of the part."""
-        return self.offset(self._held, tuple(own))
+    def _once(self, what: str, make: Callable[[], Expr]) -> Expr:
+        if what not in self._made:
+            self._made[what] = make()
+        return self._made[what]
+
+    def _of_lane(self, number: int, dtype: DType, at: tuple[int, ...], column: int) -> Expr:
+        """Return an element of the thread's own columns, of a row so far off the patch's first."""
+        *outer, row = at
+        if not any(outer) and row in range(self._part.rows):
+            return kept(number, row, column)
+        place = f"{self._place(number, outer, row)} + {column}"
+        array = f"from{number}[{place}]"
+        return self._once(array, lambda: super(PartEmitter, self).read(dtype, array))
+
+    def _handed(self, dtype: DType, value: Expr, lanes: int) -> Expr:
+        """Return what the thread so many lanes further on has."""
+        if not lanes:
+            return value
+        last = self._part.dims[-1]
+        if not (self._stencil.around[-1] and last.whole):
+            way, far = ("up", -lanes) if lanes < 0 else ("down", lanes)
+            return self.bind(dtype, f"hlo::shuffle_{way}({value}, {far})")
+        used, lane = last.held // self._part.columns, self._patch.lane
+        source = f"({lane} + {lanes % used}) % {used}"
+        if self._part.lanes < WARP:
+            source = f"threadIdx.x % {WARP} - {lane} + {source}"
+        return self.bind(dtype, f"hlo::shuffle_from({value}, {self._integer(source)})")
+
+    def _place(self, number: int, outer: Sequence[int], row: int) -> Expr:
+        """Return where the thread's columns of a row begin in shared memory."""
+        part, rows = self._part, self._exchanged[number]
+        group, within = divmod(row, part.rows)
+        width, stride = part.room[-1], part.groups
+        moved = [self._turned(len(outer), self._patch.group, group, part.groups, 1)]
+        for dim in reversed(range(len(outer))):
+            held = part.dims[dim].held
+            moved.append(self._turned(dim, self._patch.outer[dim], outer[dim], held, stride))
+            stride *= held
+        known = sum(m for m in moved if isinstance(m, int)) * len(rows) + rows.index(within)
+        lines = [self._patch.line, *(m for m in moved if isinstance(m, str))]
+        begin = f"({' + '.join(lines)}) * {len(rows) * width} + {self._patch.lane} * {part.columns}"
+        return f"{self._integer(begin)} + {known * width}"
+
+    def _turned(self, dim: int, at: Expr, by: int, size: int, stride: int) -> int | Expr:
+        """Return how many rows of patches on that is, around the ends where they meet."""
+        along = self._part.dims[dim] if len(self._part.dims) > 1 else None
+        if not by or along is None or not (along.whole and self._stencil.around[dim]):
+            return by * stride
+        far = (by % size) * stride
+        return self._integer(f"{at} + {by % size} < {size} ? {far} : {far - size * stride}")
+
+    def _integer(self, expression: str) -> Expr:
+        """Declare a constant local of the patch, but once."""
+        if expression not in self._integers:
+            self._integers[expression] = super().integer(expression)
+        return self._integers[expression]
 
     def _shorter(self, dim: int, off: int) -> int:
         size = self._stencil.dims[dim]
@@ -99,19 +155,10 @@ class PartEmitter(ElementEmitter):
             return off
         return off - size * ((off > size // 2) - (off < -(size // 2)))
 
-    def _moved(self, dim: int, by: int) -> Expr:
-        if not by:
-            return self._own[dim]
-        at = self.integer(f"{self._own[dim]} {'-' if by < 0 else '+'} {abs(by)}")
-        if not self._stencil.around[dim] or not self._part.is_whole(dim):
-            return at
-        size = self._stencil.dims[dim]
-        return self.integer(f"{at} < 0 ? {at} + {size} : {at} >= {size} ? {at} - {size} : {at}")
 
-
-def kept(number: int, row: int) -> Expr:
+def kept(number: int, row: int, column: int) -> Expr:
     """Return what holds an element of a state of a thread's patch."""
-    return f"kept{number}[n][{row}]"
+    return f"kept{number}_{row}_{column}"
 
 
 def _concatenate(element: Element, instr: Instruction, index: Index) -> Expr:
