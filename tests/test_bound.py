@@ -118,6 +118,19 @@ def test_what_has_steps_by_its_nature_takes_them(lines, steps):
     assert bound(plan, H200, BEST, flat=True).seconds - BEST.launch == pytest.approx(BEST.fold)
 
 
+@pytest.mark.parametrize(("shape", "step"), [("f32[64]", 10e-9), ("f32[8,64]", 40e-9)])
+def test_rounds_of_a_stencil_take_a_step_each(shape, step):
+    plan = planned(
+        f"x = {shape} parameter(0)",
+        f"f = {shape} fusion(x), kind=kCustom, calls=swept",
+        before=f"""once {{ p = {shape} parameter(0)\nROOT n = {shape} negate(p) }}
+        swept {{ p = {shape} parameter(0)\na = {shape} call(p), to_apply=once
+        b = {shape} call(a), to_apply=once\nROOT c = {shape} call(b), to_apply=once }}""",
+    )
+    assert seconds(plan) == pytest.approx(BEST.elementwise + 3 * step)
+    assert bound(plan, H200, BEST, flat=True).seconds - BEST.launch == pytest.approx(1e-6)
+
+
 def test_an_update_in_place_moves_what_is_put_there():
     update = """update {
       p = f32[1000,100] parameter(0)

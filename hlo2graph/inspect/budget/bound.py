@@ -3,9 +3,10 @@
 A node takes the larger of two times: what it moves at the speed of a large copy, or computes at the
 best that its unit was measured at (its roofline); and what the smallest kernel of its form takes
 from one node to the next. That kernel has as many steps that wait for each other as a product of
-that depth has, or as the best known way to sort, to factor, to transform as much (chains.py). A
-loop is its rounds one after the other, a conditional the branches that were taken; neither takes
-time of its own, though a device gives it some. What runs side by side is taken to have room.
+that depth has, or as the best known way to sort, to factor, to transform as much (chains.py), or as
+there are rounds of a stencil in it. A loop is its rounds one after the other, a conditional the
+branches that were taken; neither takes time of its own, though a device gives it some. What runs
+side by side is taken to have room.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from hlo2graph.hlo import Computation
+from hlo2graph.hlo import Computation, Shape
 from hlo2graph.inspect.budget.chains import chain_seconds
 from hlo2graph.inspect.budget.cost import Costs, first_product
 from hlo2graph.inspect.budget.traffic import traffic_of
@@ -170,7 +171,7 @@ class _Bounds:
                 return self._heroic(computation, region)
             case Sweeps(rounds=rounds):
                 exchanges = 0 if self._flat else rounds
-                return measured.elementwise + exchanges * measured.steps.barrier
+                return measured.elementwise + exchanges * _between_rounds(computation, measured)
             case _:
                 return measured.elementwise
 
@@ -183,3 +184,10 @@ class _Bounds:
             return measured.fold
         steps = chain_seconds(computation[region.hero], computation, measured)
         return max(measured.fold, measured.elementwise + steps)
+
+
+def _between_rounds(computation: Computation, measured: Measured) -> float:
+    """Return what handing a stencil's results to the next round takes: in a warp, or in a block."""
+    shape = computation.parameters[0].shape
+    in_warp = isinstance(shape, Shape) and shape.rank == 1
+    return measured.steps.fold if in_warp else measured.steps.barrier
