@@ -220,7 +220,7 @@ def test_the_text_has_a_line_for_points_of_the_same_figures_and_marks_xlas(cli, 
 def test_edges_of_loops_count_too(cli):
     sample = ROOT / "samples" / "copies_nested_loops.hlo"
     _, out, _ = cli("budget", sample, "--target", "host")
-    assert re.search(r"of bound  edges in all  false in all  width", out)
+    assert re.search(r"of alive  edges in all  false in all  width", out)
     assert "width and path: a loop or conditional is one thunk" in out
     found = json.loads(cli("budget", sample, "--target", "host", "--json", "-")[1])
     serial = found["points"][0]
@@ -228,6 +228,18 @@ def test_edges_of_loops_count_too(cli):
     assert serial["edges_in_all"] > serial["edges"]
     assert serial["false_in_all"] >= serial["false"]
     assert str(serial["edges_in_all"]) in out.splitlines()[3].split()
+
+
+@pytest.mark.parametrize("command", ["budget", "buffers", "run"])
+def test_what_a_chain_goes_below_is_called_no_bound(cli, command):
+    sample = ROOT / "samples" / "copies_late_reader.hlo"
+    chain = dict(sweep(sample.read_text(), target="sm_90"))["serial"]
+    held = h2g.plan(sample.read_text(), target="sm_90")
+    assert chain.arena.size < held.arena.lower_bound  # the chain writes in place what others copy
+    more = ["--duration", "0", "--backend", "host"] if command == "run" else []
+    out = cli(command, sample, *more, "--target", "sm_90")[1]
+    assert "bound" not in out
+    assert "alive at once" in out
 
 
 def test_json_has_the_points_from_little_to_much(cli, tmp_path):
@@ -256,7 +268,7 @@ def test_the_drawing_is_xml_with_a_mark_a_point_and_panel(cli, tmp_path):
     assert names.count("circle") == 3 * len(POINTS)
     words = [element.text for element in tree.iter() if element.text]
     assert "serial, as XLA's LHS" in words
-    assert "lower bound" in words
+    assert "alive at once" in words
     for circle in tree.iter("{http://www.w3.org/2000/svg}circle"):
         assert 0 <= float(circle.get("cx")) <= 980
         assert 0 <= float(circle.get("cy")) <= 700

@@ -27,7 +27,7 @@ ENTRY main {
 """
 TEXT = """\
 diamond   target host, fuse none
-  arena      768 B, lower bound 768 B, sum of buffers 1.02 kB, 1.00 times the bound
+  arena      768 B, alive at once 768 B, sum of buffers 1.02 kB, 1.00 times what is alive at once
   parameter  256 B in 1
   live-out   256 B in 1
   peak       768 B live while t2 c runs, held by

@@ -183,7 +183,7 @@ chains
   width                 3        2       -1
   critical path         6       13       +7
   arena           3.84 kB  1.79 kB  -53.3 %
-  lower bound     1.79 kB  1.79 kB
+  alive at once   1.79 kB  1.79 kB
   sum of buffers  10.2 kB  10.2 kB
 lost     a -> ab, raw: still ordered by a longer path
 gained   a -> b0, reuse: was not ordered

@@ -58,15 +58,17 @@ def command(
     `packed`, the same placement for a graph; `reuse any` and `reuse 1`, which
     hand bytes over early, any number of times or once; `half`, which does so once
     it has grown half way; `default`, which shares bytes only where data flow
-    orders the thunks, as XLA's mode CONCURRENT does; `apart`, which shares none.
+    orders the thunks, as XLA's mode CONCURRENT does; `apart`, which shares none
+    but what is written in place (in the `sum of buffers` of `run` nothing is).
     `plan --max-buffer-reuse N` takes the smallest of several that reuse so often,
     `--memory-budget` one that is no larger than asked.
-    For each: the arena over the lower bound, what is alive at once in program
-    order of the graph's plan (`of bound`: a chain's may take less);
-    edges, and those of them that the program does not ask for (`false`); the most
-    thunks at one depth (`width`), the thunks on the longest path (`path`); and a
-    time: bytes over bandwidth, operations over rate, and a node's latency, on one
-    device that all share. It compares plans, and predicts no run.
+    For each: the arena, and how many times what is alive at once in the program
+    order of the graph's plans it is (`of alive`; a chain, which writes more in
+    place, may take less); edges, and those of them that the program does not ask
+    for (`false`); the most thunks at one depth (`width`), the thunks on the
+    longest path (`path`); and a time: bytes over bandwidth, operations over rate,
+    and a node's latency, on one device that all share. It compares plans, and
+    predicts no run.
 
     \b
     Examples:

@@ -22,12 +22,14 @@ def command(
 ) -> None:
     """Show what memory FILE takes, who owns it, and when.
 
-    First the arena, which holds all temporaries, against the lower bound: what
-    program order alone keeps alive at once, each buffer rounded up to 256 bytes.
-    Then the thunk at which most bytes are live, and the values that hold them;
-    each input-output alias, honoured or why not; and every allocation with its
-    values over program order: from the thunk that makes a value to the last that
-    reads it. FILE is HLO, or a thunk sequence, of which names are those of thunks.
+    First the arena, which holds all temporaries; what is alive at once when the
+    plan runs in program order, each buffer rounded up to 256 bytes, which an
+    arena for these buffers cannot go below; and the sum that the values would
+    take each on its own, nothing written in place. Then the thunk at which most
+    bytes are live, and the values that hold them; each input-output alias,
+    honoured or why not; and every allocation with its values over program order:
+    from the thunk that makes a value to the last that reads it. FILE is HLO, or a
+    thunk sequence, of which names are those of thunks.
 
     \b
     Examples:

@@ -178,7 +178,7 @@ def _plan(report: RunReport) -> list[str]:
         f"{plural(stats.nodes, 'thunk')}, {plural(stats.edges, 'edge')}"
         f"{f' ({listed})' if listed else ''}, width {stats.width}, "
         f"critical path {stats.critical_path}{in_all(stats)}",
-        f"arena {bytes_text(stats.arena_bytes)}, lower bound "
+        f"arena {bytes_text(stats.arena_bytes)}, alive at once "
         f"{bytes_text(stats.lower_bound_bytes)}, sum of buffers {bytes_text(stats.sum_bytes)}",
     ]
 

@@ -62,7 +62,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ArenaSize:
-    """Bytes of temporaries: in the plan, at least needed in program order, and without sharing."""
+    """Bytes of temporaries, each buffer rounded up to ALIGNMENT.
+
+    size: of the arena.
+    lower_bound: the most that is alive at once in this plan's program order. With these buffers no
+        arena is smaller; other buffers, as those of a chain, which writes more in place, may do
+        with less.
+    sum: what the values would take each on its own, nothing written in place.
+    """
 
     size: int
     lower_bound: int

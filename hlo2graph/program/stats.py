@@ -91,8 +91,8 @@ def critical_path(sequence: Sequence[Slice]) -> tuple[int, ...]:
 def measure_arena(allocations: Iterable[Allocation], body: Sequence[Slice]) -> ArenaSize:
     """Return the sizes of temporaries for a plan whose buffers somebody else has placed.
 
-    The lower bound is the most bytes that hold something still to be read, in program order; the
-    sum has each slice that a thunk writes as a buffer of its own.
+    The lower bound is the most bytes that hold something still to be read, in program order, not
+    rounded up; the sum has each slice that a thunk writes as a buffer of its own.
     """
     temps = {
         index: allocation.size

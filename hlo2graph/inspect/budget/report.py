@@ -116,7 +116,7 @@ def budget_text(report: BudgetReport) -> str:
         figures = bytes_text(point.arena), ratio, *map(str, counts), times, like
         named[figures].append(point.name)
     edges = ("edges in all", "false in all") if report.is_nested else ("edges", "false")
-    head = ("", "arena", "of bound", *edges, "width", "path", "time", "")
+    head = ("", "arena", "of alive", *edges, "width", "path", "time", "")
     rows = [head, *((", ".join(names), *figures) for figures, names in named.items())]
     speeds = (
         f"{device.figures.bytes_per_second / 1e12:.2f} TB/s, "

@@ -78,7 +78,9 @@ def _panel(report: BudgetReport, panel: Panel, top: int) -> Iterator[str]:
     for place, lines in named.items():
         yield from _words(labels, around(*place, 0), lines)
     if report.lower_bound:
-        yield from _words(labels, Box(bound, base - high, bound, base), [("lower bound", svg.INK)])
+        yield from _words(
+            labels, Box(bound, base - high, bound, base), [("alive at once", svg.INK)]
+        )
 
 
 def _scale(most: float, is_count: bool) -> tuple[float, int]:

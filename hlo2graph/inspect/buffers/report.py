@@ -61,10 +61,14 @@ def buffers_text(report: BuffersReport, *, whole: bool = False) -> str:
 
 def _totals(plan: Plan) -> Iterator[tuple[str, str]]:
     arena = plan.arena
-    over = f", {arena.size / arena.lower_bound:.2f} times the bound" if arena.lower_bound else ""
+    over = (
+        f", {arena.size / arena.lower_bound:.2f} times what is alive at once"
+        if arena.lower_bound
+        else ""
+    )
     yield (
         "arena",
-        f"{bytes_text(arena.size)}, lower bound {bytes_text(arena.lower_bound)}, "
+        f"{bytes_text(arena.size)}, alive at once {bytes_text(arena.lower_bound)}, "
         f"sum of buffers {bytes_text(arena.sum)}{over}",
     )
     sizes: defaultdict[AllocationKind, list[int]] = defaultdict(list)

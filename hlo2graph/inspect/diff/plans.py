@@ -21,7 +21,7 @@ from hlo2graph.program.uses import nested, placed
 OUTERMOST = ("thunks", "edges")  # that are counted in all too
 FIGURES = (
     *("thunks", "edges", "false edges", "width", "critical path"),
-    *("arena", "lower bound", "sum of buffers"),
+    *("arena", "alive at once", "sum of buffers"),
 )
 BYTES = frozenset(FIGURES[-3:])
 
