@@ -95,7 +95,8 @@ def command(
     reports = []
     for number, part in enumerate(parts):
         folder = dump_to(dump, str(number) if len(parts) > 1 else "")
-        report = _run(part, folder, options)
+        with progress(part.filename, silent=json_file is not None) as shown:
+            report = _run(part, folder, options, shown)
         reports.append(report)
         if json_file != "-":
             click.echo(("\n" if number else "") + report_text(report))
@@ -121,7 +122,7 @@ def _annotate(reports: Sequence[RunReport], file: str) -> None:
                 voice().annotate(f"{report.plan.name}: {check_text(check)}", file=file)
 
 
-def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunReport:
+def _run(part: Input, observe: Observer | None, options: RunOptions, shown: Progress) -> RunReport:
     """Compile, run, check and measure one module."""
     from hlo2graph.backends.elided import fill_module
     from hlo2graph.backends.host import HostExecutable
@@ -129,28 +130,26 @@ def _run(part: Input, observe: Observer | None, options: RunOptions) -> RunRepor
 
     stages: list[Stage] = []
     elided = options["elided"]
-    with progress(part.filename) as shown:
-        module, executable = _compiled(part, observe, options, stages, shown)
-        for caveat in executable.caveats:
-            voice().note(f"note: {caveat}")
-        shown.say("run")
-        args, all_given = _arguments(executable.plan, options, part)
-        session: _Session = {
-            "module": fill_module(module, elided) if module and elided else module,
-            "stages": tuple(stages),
-            "settings": (f"elided {elided}",) if elided else (),
-            "inputs_given": all_given,
-        }
-        wishes = _wishes(options, shown)
-        if isinstance(executable, HostExecutable):
-            from hlo2graph.inspect.session import run_session
+    module, executable = _compiled(part, observe, options, stages, shown)
+    for caveat in executable.caveats:
+        voice().note(f"note: {caveat}")
+    args, all_given = _arguments(executable.plan, options, part)
+    session: _Session = {
+        "module": fill_module(module, elided) if module and elided else module,
+        "stages": tuple(stages),
+        "settings": (f"elided {elided}",) if elided else (),
+        "inputs_given": all_given,
+    }
+    wishes = _wishes(options, shown)
+    if isinstance(executable, HostExecutable):
+        from hlo2graph.inspect.session import run_session
 
-            _say_what_is_for_cuda(options)
-            report, results = run_session(executable, args, wishes, **session)
-        else:
-            from hlo2graph.inspect.cuda_session import run_cuda_session
+        _say_what_is_for_cuda(options)
+        report, results = run_session(executable, args, wishes, **session)
+    else:
+        from hlo2graph.inspect.cuda_session import run_cuda_session
 
-            report, results = run_cuda_session(executable, args, wishes, **session)
+        report, results = run_cuda_session(executable, args, wishes, **session)
     if options["trace"] and report.profile is not None:
         from hlo2graph.inspect.trace import trace_json
 
@@ -260,7 +259,7 @@ def _wishes(options: RunOptions, shown: Progress) -> Wishes:
         budget=budget if options["duration"] else None,
         cold_l2=options["cold_l2"],
         profile=bool(options["profile"] or options["trace"]),
-        before_timing=shown.hold,
+        waiting=shown,
     )
 
 

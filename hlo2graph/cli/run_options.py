@@ -134,8 +134,8 @@ _OPTIONS = (
         type=click.Choice(REFERENCES),
         default="host",
         show_default=True,
-        help="What to compare with: the HLO evaluated as written, XLA:CPU (needs jax; signs of singular "
-        "vectors and eigenvectors may be others), or nothing: then nothing is checked.",
+        help="What to compare with: the HLO evaluated as written, XLA:CPU (needs jax; signs of "
+        "singular vectors and eigenvectors may be others), or nothing: then nothing is checked.",
     ),
     click.option(
         "--abs-error",

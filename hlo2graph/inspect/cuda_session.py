@@ -94,13 +94,14 @@ def _stages(executable: CudaExecutable) -> tuple[Stage, ...]:
 def _timings(executable: CudaExecutable, args: Sequence[Array], wishes: Wishes) -> Timings | None:
     if wishes.budget is None:
         return None
-    wishes.before_timing()
+    wishes.waiting.hold()
     return measure(CudaRunner(executable, args, cold_l2=wishes.cold_l2), wishes.budget)
 
 
 def _results(
     executable: CudaExecutable, args: Sequence[Array], wishes: Wishes, module: Module | None
 ) -> tuple[tuple[Array, ...], tuple[Check, ...]]:
+    wishes.waiting.say("run")
     if wishes.reference == "none":
         return poisoned_run(executable, "graph", args), ()
     others = random_inputs(executable.plan.inputs, wishes.seed + 1)

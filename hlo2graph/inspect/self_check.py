@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -10,6 +10,8 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.inspect.compare import Comparison, same_bits
 from hlo2graph.inspect.figures import plural
 from hlo2graph.ops.spec import Array
+
+ORDERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,22 @@ def check_orders(
     want: Sequence[Array],
     *,
     seed: int = 0,
-    runs: int = 4,
+    runs: int = ORDERS,
     threads: int = 2,
+    say: Callable[[str], None] = lambda _: None,
 ) -> tuple[Check, ...]:
-    """Run in `runs` random orders, and `runs` times on a pool; `want` is program order's result."""
+    """Run in `runs` random orders, and `runs` times on a pool; `want` is program order's result.
+
+    say: told what is run now.
+    """
     rng = Random(seed)
-    shuffled = [same_bits(executable.run_random(rng, args), want) for _ in range(runs)]
-    pooled = [same_bits(executable.run_parallel(args, threads), want) for _ in range(runs)]
+    shuffled, pooled = [], []
+    for number in range(1, runs + 1):
+        say(f"random order {number} of {runs}")
+        shuffled.append(same_bits(executable.run_random(rng, args), want))
+    for number in range(1, runs + 1):
+        say(f"run {number} of {runs} on a pool")
+        pooled.append(same_bits(executable.run_parallel(args, threads), want))
     return (
         Check("program order", runs, all(shuffled), how=plural(runs, "random order")),
         Check("program order", runs, all(pooled), how=f"{plural(runs, 'run')} on a pool"),

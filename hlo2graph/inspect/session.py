@@ -6,21 +6,23 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.errors import InputError
 from hlo2graph.hlo import Module
+from hlo2graph.inspect.ahead import NOBODY, Ahead, Waiting
 from hlo2graph.inspect.compare import Comparison, Tolerance, compare, tolerance_for
 from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.host_runner import HostRunner
 from hlo2graph.inspect.narrowed import narrowed_tolerances
-from hlo2graph.inspect.profile import host_profile
+from hlo2graph.inspect.profile import RUNS, host_profile
 from hlo2graph.inspect.reference import host_results, pinned_results
 from hlo2graph.inspect.report import RunReport, Stage
 from hlo2graph.inspect.rounding import has_rounds, moved_by_rounding, reaches_across
-from hlo2graph.inspect.self_check import Check, check_orders
+from hlo2graph.inspect.self_check import ORDERS, Check, check_orders
 from hlo2graph.inspect.summary import summarise_result
 from hlo2graph.inspect.tf32 import loosened, moved_by_tf32
 from hlo2graph.inspect.timing import Budget, Timings, measure
@@ -32,6 +34,8 @@ from hlo2graph.passes.sizes.settle_sizes import settle_sizes
 from hlo2graph.program.plan import Plan
 from hlo2graph.program.stats import plan_stats
 
+HOST_MODES = 2
+SLOW_REFERENCE = "what to compare with takes long to compute (--reference none leaves that out)"
 SAME_VECTORS = "given its signs of singular vectors and eigenvectors,"
 UNTOLD_VECTORS = "which may give vectors other signs, and does not tell those in loops"
 
@@ -44,7 +48,7 @@ class Wishes:
     seed: of random inputs and orders. threads: of the pool. budget: None measures nothing.
     cold_l2: on cuda, whether each measured run finds nothing of the program in the cache.
     profile: whether to look at when each node runs.
-    before_timing: called before time is measured, to silence whatever else takes any.
+    waiting: who is told what is going on.
     """
 
     reference: str = "host"
@@ -55,7 +59,7 @@ class Wishes:
     budget: Budget | None = None
     cold_l2: bool = False
     profile: bool = False
-    before_timing: Callable[[], None] = lambda: None
+    waiting: Waiting = NOBODY
 
 
 def run_session(
@@ -74,7 +78,7 @@ def run_session(
     orders are checked.
     """
     plan = executable.plan
-    results = executable(*args)
+    results = _first_run(executable, args, wishes, module)
     named = zip(plan.outputs, results, strict=True)
     report = RunReport(
         plan=plan,
@@ -92,10 +96,24 @@ def run_session(
     return report, results
 
 
+def _first_run(
+    executable: HostExecutable, args: Sequence[Array], wishes: Wishes, module: Module | None
+) -> tuple[Array, ...]:
+    """Run, and say what is to come if that takes a while."""
+    checks = 0 if wishes.reference == "none" else 2 * ORDERS + (module is not None)
+    ahead = Ahead(checks, wishes.budget, HOST_MODES, (RUNS + 1) * wishes.profile)
+    wishes.waiting.say("run", ahead.first())
+    start = perf_counter()
+    results = executable(*args)
+    if text := ahead.told(perf_counter() - start):
+        wishes.waiting.note(text)
+    return results
+
+
 def _timings(executable: HostExecutable, args: Sequence[Array], wishes: Wishes) -> Timings | None:
     if wishes.budget is None:
         return None
-    wishes.before_timing()
+    wishes.waiting.hold()
     return measure(HostRunner(executable, args, threads=wishes.threads), wishes.budget)
 
 
@@ -117,7 +135,14 @@ def _checks(
 ) -> tuple[Check, ...]:
     if wishes.reference == "none":
         return ()
-    orders = check_orders(executable, args, results, seed=wishes.seed, threads=wishes.threads)
+    orders = check_orders(
+        executable,
+        args,
+        results,
+        seed=wishes.seed,
+        threads=wishes.threads,
+        say=wishes.waiting.say,
+    )
     return (*check_reference(executable.plan, args, results, wishes, module), *orders)
 
 
@@ -139,6 +164,7 @@ def check_reference(
             raise InputError("--reference xla needs HLO; a thunk sequence cannot be given to XLA")
         return ()
     given, module = module, settle_sizes(module)
+    wishes.waiting.say(f"compare with {wishes.reference}", SLOW_REFERENCE)
     if wishes.reference == "xla":
         against, want = _by_xla(given, module, args)
     else:
