@@ -12,6 +12,7 @@ import hlo2graph as h2g
 from hlo2graph.backends.cuda.support import check_support
 from hlo2graph.errors import BackendError, UnsupportedError
 from hlo2graph.inspect.compare import same_bits
+from hlo2graph.program.stats import plan_stats
 from tests import fake_cuda
 from tests.fake_cuda import FakeDriver, fake
 
@@ -444,7 +445,9 @@ def test_timing_has_all_three_modes(fake):
     timings = measure(CudaRunner(exe, (X,), cold_l2=True), budget)
     assert [m.mode.name for m in timings.modes] == ["serial", "chain", "graph"]
     assert all(m.enqueue and m.device for m in timings.modes)
-    assert cuda_verdict(timings, 0.001, 2)
+    assert cuda_verdict(timings, 0.001, plan_stats(exe.plan), exe.serial.is_steered)
+    assert not exe.serial.is_steered
+    assert fake(LOOP)[1].serial.is_steered
 
 
 def test_a_session_checks_and_reports(fake):

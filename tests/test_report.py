@@ -32,6 +32,8 @@ ENTRY main (x: f32[8], y: f32[8]) -> (f32[8], f32[8]) {
 }
 """
 
+STATS = plan_stats(h2g.plan(TWO_CHAINS, target="host"))
+
 
 def timings(serial, graph, rounds=20):
     modes = (Mode("serial", "one thread"), Mode("graph", "2 threads"))
@@ -157,20 +159,67 @@ def test_results_in_one_line(values, shape, said):
 
 
 @pytest.mark.parametrize(
-    ("serial", "graph", "thunks", "width", "said"),
+    ("serial", "graph", "thunks", "widest", "said"),
     [
         (1.0, 0.5, 8, 4, "The pool is faster: 2.00 times as fast"),
         (1.0, 0.5, 8, 4, "Up to 4 thunks can overlap"),
         (1.0, 2.0, 8, 4, "The pool is slower: it takes 2.00 times as long"),
         (1.0, 2.0, 8, 4, "1.00 s more a run"),
-        (1e-4, 2e-4, 100, 9, "handing one to another thread costs as much as running it"),
-        (1.0, 2.0, 8, 4, "NumPy's own threads or the memory"),
+        (1e-4, 2e-4, 100, 9, "at 1.00 us each, but handing them to other threads costs more than"),
+        (1e-4, 1e-4, 100, 9, "handing them to other threads costs as much as that gains"),
+        (1.0, 2.0, 8, 4, "at 125 ms each, but one already keeps busy what they share"),
+        (1.0, 2.0, 1, 1, "There is one thunk: there is nothing"),
         (1.0, 1.0, 8, 4, "No difference that 20 rounds can tell"),
         (1.0, 1.0, 8, 1, "one chain: there is nothing to run side by side"),
     ],
 )
-def test_the_verdict(serial, graph, thunks, width, said):
-    assert said in host_verdict(timings(serial, graph), thunks, width)[0]
+def test_the_verdict(serial, graph, thunks, widest, said):
+    stats = replace(STATS, nodes=thunks, nodes_in_all=thunks, widest=widest)
+    assert said in host_verdict(timings(serial, graph), stats)[0]
+
+
+NESTED = """
+HloModule nested
+body {{
+  s = (s32[], f32[8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  y = f32[8] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  a = f32[8] exponential({0})
+  b = f32[8] sine({1})
+  ROOT t = (s32[], f32[8], f32[8]) tuple({2}, a, b)
+}}
+condition {{
+  s = (s32[], f32[8], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[8] get-tuple-element(s), index=1
+  end = s32[] constant(50)
+  ROOT less = pred[] compare(i, end), direction=LT
+}}
+ENTRY main {{
+  p = (s32[], f32[8], f32[8]) parameter(0)
+  ROOT w = (s32[], f32[8], f32[8]) while(p), condition=condition, body=body
+}}
+"""
+
+
+def test_the_verdict_counts_what_overlaps_inside_a_loop_and_no_time_of_a_thunk():
+    """How often a loop's thunks run is not known: the loop is no thunk of so much time."""
+    stats = plan_stats(h2g.plan(NESTED.format("x", "y", "next"), target="host"))
+    assert (stats.width, stats.widest) != (1, 1)
+    (found,) = host_verdict(timings(1.0, 2.0), stats)
+    assert f"Up to {stats.widest} thunks could overlap, but handing them" in found
+    assert " each" not in found
+    assert "Up to" in host_verdict(timings(1.0, 0.5), stats)[0]
+
+
+def test_the_verdict_says_one_chain_only_where_loops_are_chains_too():
+    stats = replace(STATS, nodes=1, nodes_in_all=4, width=1, widest=1)
+    (found,) = host_verdict(timings(1.0, 2.0), stats)
+    assert "The thunks form one chain, in loops and branches too: there is nothing to run" in found
+    assert "chain" not in host_verdict(timings(1.0, 2.0), replace(stats, widest=2))[0]
 
 
 def test_what_is_saved_is_compared_within_rounds():
@@ -180,7 +229,7 @@ def test_what_is_saved_is_compared_within_rounds():
     late = [1.0] * 10 + [10.0] * 11
     serial = [Sample(s) for s in spell]
     graph = [Sample(s * 1.25) for s in spell[:10] + late[10:]]
-    found = host_verdict(summarise(modes, [serial, graph], (50.0,)), 8, 4)[0]
+    found = host_verdict(summarise(modes, [serial, graph], (50.0,)), STATS)[0]
     assert "takes 1.25 times as long" in found
     assert "2.50 s more a run" in found  # where the medians are 11.5 s apart
 
@@ -192,7 +241,7 @@ def test_one_round_has_no_interval(report):
 
 
 def test_one_round_decides_nothing():
-    (found,) = host_verdict(timings(1.0, 0.5, rounds=1), 8, 4)
+    (found,) = host_verdict(timings(1.0, 0.5, rounds=1), STATS)
     assert found.startswith("Unreliable: only 1 round")
 
 

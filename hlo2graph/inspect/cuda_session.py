@@ -60,7 +60,7 @@ def run_cuda_session(
             *(("cold L2",) if wishes.cold_l2 and timings else ()),
         ),
         verdict=(
-            *(cuda_verdict(timings, built, stats.width) if timings else ()),
+            *(cuda_verdict(timings, built, stats, executable.serial.is_steered) if timings else ()),
             *(f"{note[0].upper()}{note[1:]}." for note in executable.notes),
         ),
         profile=profile(executable, args) if wishes.profile else None,

@@ -76,7 +76,7 @@ class RunReport:
             return self.verdict
         if self.verdict:
             return (*self.verdict, *doubts(self.timings))
-        return host_verdict(self.timings, self.stats.nodes, self.stats.width)
+        return host_verdict(self.timings, self.stats)
 
 
 def report_text(report: RunReport) -> str:

@@ -6,25 +6,32 @@ from math import ceil
 
 from hlo2graph.inspect.figures import plural, time_text
 from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
+from hlo2graph.program.stats import PlanStats
 
 CHAIN_WINS = 0.98  # of the graph's latency, below which the chain is named as the better way
 HANDOVER = 50e-6  # seconds a thunk, below which handing it to another Python thread rarely pays
 
 
-def host_verdict(timings: Timings, thunks: int, width: int) -> tuple[str, ...]:
+def host_verdict(timings: Timings, stats: PlanStats) -> tuple[str, ...]:
     """Say which of one thread and the pool is faster, by how much, and why."""
     if timings.are_few:
         return doubts(timings)
     serial, graph = timings["serial"], timings["graph"]
     ratio = timings.ratios[timings.modes.index(graph)]
     compared = _comparison(ratio, timings.saved("graph"), timings.rounds)
-    return (f"{compared} {_reason(ratio, serial, thunks, width)}", *doubts(timings))
+    return (f"{compared} {_reason(ratio, serial, stats)}", *doubts(timings))
 
 
-def cuda_verdict(timings: Timings, built: float, width: int) -> tuple[str, ...]:
+def cuda_verdict(
+    timings: Timings,
+    built: float,
+    stats: PlanStats,
+    is_steered: bool,
+) -> tuple[str, ...]:
     """Say what the graph bought over the serial stream and over its own nodes in a chain.
 
-    `built` are the seconds that building, instantiating and uploading the graph took.
+    `built` are the seconds that building, instantiating and uploading the graph took. `is_steered`
+    says that the serial stream has loops or branches that the host decides.
     """
     if timings.are_few:
         return doubts(timings)
@@ -37,7 +44,7 @@ def cuda_verdict(timings: Timings, built: float, width: int) -> tuple[str, ...]:
         return (same, *doubts(timings))
     worth = _worth(ratio, timings.saved("graph"), built)
     return (
-        f"{worth} {_bound(serial)} {_overlap(chain, graph, width)}",
+        f"{worth} {_bound(serial, is_steered)} {_overlap(chain, graph, stats)}",
         *_better_in_a_chain(chain, graph),
         *doubts(timings),
     )
@@ -57,8 +64,10 @@ def _worth(ratio: Ratio, saved: float, built: float) -> str:
     )
 
 
-def _bound(serial: ModeTiming) -> str:
+def _bound(serial: ModeTiming, is_steered: bool) -> str:
     """Compare what the host takes to enqueue the serial stream with what the device does of it."""
+    if is_steered:
+        return "In the serial stream the host waits for each decision of a loop or branch."
     enqueue, device = serial.enqueue or 0.0, serial.device or 0.0
     if enqueue > device:
         return (
@@ -71,15 +80,15 @@ def _bound(serial: ModeTiming) -> str:
     )
 
 
-def _overlap(chain: ModeTiming, graph: ModeTiming, width: int) -> str:
-    if width <= 1:
-        return "The thunks form one chain: there is nothing to overlap."
+def _overlap(chain: ModeTiming, graph: ModeTiming, stats: PlanStats) -> str:
+    if stats.widest <= 1:
+        return f"{_alone(stats)}: there is nothing to overlap."
     if not chain.device or not graph.device:
         return ""
     times = chain.device / graph.device
     return (
-        f"Of up to {width} thunks side by side the device made {times:.2f} times the speed of the "
-        f"same nodes in a chain."
+        f"Of up to {stats.widest} thunks side by side the device made {times:.2f} times the speed "
+        "of the same nodes in a chain."
     )
 
 
@@ -123,19 +132,29 @@ def _comparison(ratio: Ratio, saved: float, rounds: int) -> str:
     )
 
 
-def _reason(ratio: Ratio, serial: ModeTiming, thunks: int, width: int) -> str:
-    if width <= 1:
-        return "The thunks form one chain: there is nothing to run side by side."
-    each = serial.median / max(thunks, 1)
+def _reason(ratio: Ratio, serial: ModeTiming, stats: PlanStats) -> str:
+    if stats.widest <= 1:
+        return f"{_alone(stats)}: there is nothing to run side by side."
+    each = serial.median / stats.nodes
+    has_nested = stats.nodes_in_all > stats.nodes  # how often thunks inside run is not known
+    at = "" if has_nested else f", at {time_text(each)} each"
     if ratio.is_faster:
-        return f"Up to {width} thunks can overlap, and at {time_text(each)} each it pays."
-    if each < HANDOVER:
+        return f"Up to {stats.widest} thunks can overlap{at}."
+    could = f"Up to {stats.widest} thunks could overlap{at}, but"
+    if has_nested or each < HANDOVER:
+        more = "more than" if ratio.is_slower else "as much as"
         return (
-            f"Up to {width} thunks could overlap, but at {time_text(each)} each, handing one to "
-            "another thread costs as much as running it; Python runs one thread at a time except "
-            "inside NumPy's larger loops."
+            f"{could} handing them to other threads costs {more} that gains: Python runs one "
+            "thread at a time except inside NumPy's larger loops."
         )
     return (
-        f"Up to {width} thunks could overlap, but NumPy's own threads or the memory are already "
-        "kept busy by one."
+        f"{could} one already keeps busy what they share: Python itself outside NumPy's larger "
+        "loops, NumPy's own threads, or the memory."
     )
+
+
+def _alone(stats: PlanStats) -> str:
+    if stats.nodes_in_all <= 1:
+        return "There is one thunk" if stats.nodes_in_all else "There is no thunk"
+    inside = ", in loops and branches too" if stats.nodes_in_all > stats.nodes else ""
+    return f"The thunks form one chain{inside}"

@@ -23,6 +23,7 @@ class PlanStats:
     """What a report says of a plan.
 
     width: most thunks at one level; a thunk's level is how many thunks the longest path to it has.
+    widest: the same of whatever sequence it is most of, those in loops and branches too.
     critical_path: thunks on the longest path.
     nodes_in_all, edges_in_all: those of loops and branches too.
     added: edges in all that are there only to save memory: reuse and inplace.
@@ -33,6 +34,7 @@ class PlanStats:
     edges: int
     by_hazard: Mapping[Hazard, int]  # those that occur
     width: int
+    widest: int
     critical_path: int
     arena_bytes: int
     lower_bound_bytes: int
@@ -48,11 +50,13 @@ def plan_stats(plan: Plan) -> PlanStats:
     found = levels(sequence)
     counts = Counter(edge.hazard for edge in sequence.edges)
     every = [held for _, held in placed(sequence)]
+    widths = [max(Counter(levels(held)).values(), default=0) for held in every]
     return PlanStats(
         nodes=len(sequence.thunks),
         edges=len(sequence.edges),
         by_hazard={hazard: counts[hazard] for hazard in Hazard if hazard in counts},
-        width=max(Counter(found).values(), default=0),
+        width=widths[0],
+        widest=max(widths),
         critical_path=max(found, default=0),
         arena_bytes=plan.arena.size,
         lower_bound_bytes=plan.arena.lower_bound,

@@ -100,6 +100,7 @@ class SerialStream:
         self._holding: dict[int, list[Do]] = {}  # by allocation: what moves a step that touches it
         self._word = PinnedWord()
         self._gate: Gate | None = None
+        self.is_steered = False  # the host reads a condition or a selector to go on
         self._wait = bound("cuStreamSynchronize", c_void_p(int(stream)), place="waiting")
         self._calls = self._sequence(sequence)
         self._launches = [_launches(step) for step in sequence.steps]
@@ -209,6 +210,7 @@ class SerialStream:
                 place=f"reading the condition of {place}",
             )
 
+        self.is_steered = True
         found = _Readback(self._word, copy(), self._wait, self._open)
 
         def again() -> None:
