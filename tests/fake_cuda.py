@@ -141,6 +141,8 @@ class FakeDriver(FakeGraphs, FakeMemory):
         return address
 
     def cuMemAlloc(self, size):
+        if failures := self.fail.get("cuMemAlloc"):
+            return failures.pop(0), None
         return OK, real.CUdeviceptr(self._allocate(size))
 
     def cuMemFree(self, address):

@@ -13,19 +13,22 @@ from cuda.bindings import driver as real
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda import budget as budgets
-from hlo2graph.backends.cuda import built, kept_graph
+from hlo2graph.backends.cuda import built, kept_graph, owners
 from hlo2graph.backends.cuda.budget import VARIABLE, GraphBudget, Holder, estimated_bytes
 from hlo2graph.backends.cuda.executable import CudaExecutable
+from hlo2graph.backends.cuda.memory import PlanMemory
 from hlo2graph.backends.cuda.pointers import cache
 from hlo2graph.backends.cuda.stamps import StampedGraph
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.inspect.compare import same_bits
 from hlo2graph.inspect.cuda_runner import CudaRunner
 from hlo2graph.options import POINTERS
+from hlo2graph.program.plan import Allocation, AllocationKind
 from tests.blocks import Block
 from tests.fake_cuda import fake
 from tests.placements import PROGRAMS, Caller
 from tests.test_cuda_graph import DIAMOND, LOOP, X
+from tests.test_temporaries import LARGE, WIDE
 
 __all__ = ["fake"]  # a fixture
 
@@ -264,7 +267,8 @@ def test_then_it_names_who_holds_most(several, budget):
     with a._first.turn():
         driver.fail[INSTANTIATE] = [FULL] * 4
         with pytest.raises(
-            BackendError, match=r"OUT_OF_MEMORY.*instantiated: m0 [\d,]+ bytes in 1"
+            BackendError,
+            match=r"OUT_OF_MEMORY.*about [\d,]+ bytes; .* are free; .*instantiated: m0 ",
         ):
             c(X)
     assert same_bits(c(X), want)
@@ -272,6 +276,67 @@ def test_then_it_names_who_holds_most(several, budget):
     with pytest.raises(BackendError, match=r"graphs that are instantiated: none"):
         b(X)
     assert same_bits(b(X), want)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Who holds memory; not what other tests left."""
+    monkeypatch.setattr(owners, "_HELD", {})
+    return lambda: {owner for owner, *_ in owners.largest_owners()}
+
+
+def test_where_there_is_no_memory_it_says_how_much_is_asked_for_and_who_has_it(held, several):
+    driver, (a, b) = several(2)
+    driver.fail["cuMemAlloc"] = [FULL] * 2
+    free, total = (f"{n:,}" for n in driver.cuMemGetInfo()[1:])
+    with pytest.raises(BackendError) as found:
+        CudaExecutable(a.plan)
+    said, first = str(found.value), a.plan.allocations[0]
+    assert f"allocating {first.size:,} bytes for {first.kind} {first.owner}" in said
+    assert f"asked for {first.size:,} bytes; {free} of the GPU's {total} are free" in said
+    each = f"{a.buffers.total:,} in {len(b.buffers.blocks)} blocks"
+    assert f"of this process: m0 {each}, m1 {each}" in said
+
+
+def test_of_many_owners_the_largest_are_named(held, several):
+    several(0)
+    for k in range(1, 7):
+        owners.hold(k, f"m{k}", 1000 * k)
+    assert "of this process: m6 6,000 in 1 block, m5 5,000 in 1 block, m4 4,000 in 1 block, " in (
+        owners.room_text()
+    )
+    assert owners.room_text().endswith("others 6,000")
+
+
+def test_memory_that_is_gone_is_nobodys(held, several):
+    _, (a,) = several(1)
+    assert "m0" in held()
+    del a
+    gc.collect()
+    assert "m0" not in held()
+
+
+def test_no_memory_for_results_beside_a_shared_arena(held, several):
+    driver, (a,) = several(1, program=LARGE, temporaries="shared")
+    inputs = a.put(WIDE)
+    driver.fail["cuMemAlloc"] = [FULL] * 2
+    message = r"for result .*; asked for 200,000 bytes; .*process: m0 .*, the shared arena [\d,]+ in 1 block$"
+    with pytest.raises(BackendError, match=message):
+        a.run(inputs, out="fresh")
+    del a, inputs
+    gc.collect()
+    assert "the shared arena" not in held()
+
+
+def test_a_program_larger_than_the_gpu_names_what_is_largest():
+    sizes = {"small": 4, "w": 4000, "x": 300, "y": 20}
+    memory = [Allocation(size, AllocationKind.PARAMETER, name) for name, size in sizes.items()]
+    message = (
+        "take 4,324 bytes; this GPU has 4,000; the largest: 4,000 bytes for parameter w, "
+        "300 bytes for parameter x, 20 bytes for parameter y$"
+    )
+    with pytest.raises(BackendError, match=message):
+        PlanMemory(memory, 4000, None)
 
 
 def test_full_while_a_graph_is_put_on_the_device(several, budget, monkeypatch):

@@ -15,6 +15,7 @@ from hlo2graph.backends.cuda.driver import Device, bound, call, cuda
 from hlo2graph.backends.cuda.memory import DeviceMemory, Event, Stream
 
 GRAIN = 512  # bytes: sizes are multiples of it
+HANDED_ON = "results handed on"
 KEPT = 32  # the part of the device's memory, one in so many, that may lie here unused
 
 
@@ -65,7 +66,9 @@ class Blocks:
         try:
             memory, mark = unused.pop()  # the last, so that results come to the same few places
         except IndexError:
-            return Block(self, DeviceMemory(size, doing), Mark(self._context, self._stream))
+            return Block(
+                self, DeviceMemory(size, doing, HANDED_ON), Mark(self._context, self._stream)
+            )
         self._room += size
         mark.wait()
         return Block(self, memory, mark)

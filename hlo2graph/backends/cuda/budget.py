@@ -176,7 +176,7 @@ class GraphBudget:
             except BackendError as error:
                 if not is_out_of_memory(error):
                     raise
-                made = self._once_more(make, graph.holder, error)
+                made = self._once_more(make, size, graph.holder, error)
             graph.size, graph.driver_bytes = size, max(0, free - free_bytes())
             graph.used = tick()
             self._taken += graph.driver_bytes
@@ -200,8 +200,12 @@ class GraphBudget:
         if limit is not None:
             self._drop(lambda: self.size + needed > limit, holder)
 
-    def _once_more(self, make: Callable[[], T], holder: Holder | None, full: BackendError) -> T:
+    def _once_more(
+        self, make: Callable[[], T], size: int, holder: Holder | None, full: BackendError
+    ) -> T:
         """Make it after dropping all that can be; `full` says that there was no memory."""
+        from hlo2graph.backends.cuda.owners import room_text
+
         try:
             if not self._drop(lambda: True, holder):
                 raise full
@@ -209,7 +213,10 @@ class GraphBudget:
         except BackendError as error:
             owners = self.memory().owners
             held = ", ".join(map(str, owners[:NAMED])) or "none"
-            raise BackendError(f"{error}; graphs that are instantiated: {held}") from error
+            raise BackendError(
+                f"{error}; a graph like it takes about {size:,} bytes; {room_text()}; "
+                f"graphs that are instantiated: {held}"
+            ) from error
 
     def _drop(self, goes_on: Callable[[], bool], holder: Holder | None) -> int:
         """Drop graphs, the one first that was not launched for longest; return how many.

@@ -163,7 +163,9 @@ class Outputs:
         if not is_fresh:
             return None
         size = leaf.slice.size
-        block = DeviceMemory(size, f"allocating {size:,} bytes for result {leaf.name}")
+        block = DeviceMemory(
+            size, f"allocating {size:,} bytes for result {leaf.name}", self._plan.name
+        )
         self.given[position] = DeviceArray(
             block.address, leaf.shape, self._device, self._stream, block
         )

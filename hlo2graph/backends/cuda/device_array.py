@@ -56,9 +56,9 @@ class DeviceArray:
         self.stream = stream
         self.home = home  # keeps the memory alive
 
-    def fresh(self, size: int, stream: Stream, doing: str) -> DeviceArray:
+    def fresh(self, size: int, stream: Stream, doing: str, owner: str) -> DeviceArray:
         """Return an array like this one, ready on `stream`, in `size` bytes of its own."""
-        other, block = object.__new__(DeviceArray), DeviceMemory(size, doing)
+        other, block = object.__new__(DeviceArray), DeviceMemory(size, doing, owner)
         other.address, other.home, other.stream = block.address, block, stream
         other.dtype, other.layout, other.shape = self.dtype, self.layout, self.shape
         other.strides, other._device = self.strides, self._device

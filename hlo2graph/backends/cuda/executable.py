@@ -337,7 +337,9 @@ class CudaExecutable:
         if inside is None:
             return self.buffers.addresses
         size = inside.layout.size
-        self._arena = DeviceMemory(size, f"allocating {size:,} bytes for a serial arena")
+        self._arena = DeviceMemory(
+            size, f"allocating {size:,} bytes for a serial arena", self.plan.name
+        )
         placed = inside.layout.at(self._arena.address)
         return Addresses([placed.get(k, a) for k, a in enumerate(self.buffers.addresses.bases)])
 

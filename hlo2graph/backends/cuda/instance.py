@@ -54,7 +54,7 @@ class Instance:
         shared: PlanMemory | None = None if like is None else like.memory
         with timed("allocate"):
             self.memory: PlanMemory = PlanMemory(
-                plan.allocations, device.memory_bytes, stream, shared, loaded.placed
+                plan.allocations, device.memory_bytes, stream, shared, loaded.placed, plan.name
             )
         self._loaded = loaded
         self._router = Router(plan, loaded.ports, self.memory.addresses)
@@ -155,10 +155,12 @@ class Instance:
         stream, ours = self.stream, owners is args
         results, route = self.results(stream), self._router.straight(addresses)
         if fresh and route is not None:
-            outputs = self._loaded.plan.outputs
+            plan = self._loaded.plan
             results = tuple(
-                array.fresh(bound.slice.size, stream, f"allocating memory for result {bound.name}")
-                for array, bound in zip(results, outputs, strict=True)
+                array.fresh(
+                    b.slice.size, stream, f"allocating memory for result {b.name}", plan.name
+                )
+                for array, b in zip(results, plan.outputs, strict=True)
             )
             owners = (*owners, *(array.home for array in results))
             route = self._router.straight(addresses, [array.address for array in results])

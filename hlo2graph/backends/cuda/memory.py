@@ -11,6 +11,7 @@ import numpy as np
 
 from hlo2graph.backends.cuda.addresses import Addresses
 from hlo2graph.backends.cuda.driver import call, cuda, is_out_of_memory
+from hlo2graph.backends.cuda.owners import NAMED, hold, let_go, room_text
 from hlo2graph.errors import BackendError
 from hlo2graph.hlo import Shape
 from hlo2graph.ops.spec import Array
@@ -23,28 +24,37 @@ WORD = 4
 
 
 class DeviceMemory:
-    """A block of device memory, freed with the object, on whichever thread that happens."""
+    """A block of device memory, freed with the object, on whichever thread that happens.
+
+    owner: the program, or what else, that it is counted for where there is no memory left.
+    """
 
     __slots__ = ("_context", "address", "size")
 
-    def __init__(self, size: int, doing: str) -> None:
+    def __init__(self, size: int, doing: str, owner: str = "") -> None:
         self.address = 0
         self._context = call(cuda.cuCtxGetCurrent)
         self.size = -(-max(size, 1) // WORD) * WORD
-        self.address = int(call_with_room(cuda.cuMemAlloc, self.size, doing=doing))
+        self.address = int(call_with_room(cuda.cuMemAlloc, self.size, doing=doing, asked=self.size))
+        hold(self.address, owner, self.size)
 
     def __del__(self) -> None:
         if self.address and cuda is not None and not is_finalizing():
+            let_go(self.address)
             (status,) = cuda.cuMemFree(self.address)
             if status == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT:
                 cuda.cuCtxSetCurrent(self._context)
                 cuda.cuMemFree(self.address)
 
 
-def call_with_room(function: Any, *arguments: Any, doing: str) -> Any:
+def call_with_room(function: Any, *arguments: Any, doing: str, asked: int) -> Any:
     """Call what allocates; where there is no memory, once more without what graphs left unused.
 
     The driver keeps the memory that graphs have allocated themselves, for those that run next.
+
+    Raises:
+        BackendError: it failed; where there is no memory, it says how much was `asked` for, how
+            much is free, and whose the most is.
     """
     try:
         return call(function, *arguments, doing=doing)
@@ -52,7 +62,12 @@ def call_with_room(function: Any, *arguments: Any, doing: str) -> Any:
         if not is_out_of_memory(error):
             raise
         call(cuda.cuDeviceGraphMemTrim, call(cuda.cuCtxGetDevice))
+    try:
         return call(function, *arguments, doing=doing)
+    except BackendError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise BackendError(f"{error}; asked for {asked:,} bytes; {room_text()}") from error
 
 
 def free_bytes() -> int:
@@ -167,7 +182,7 @@ class PlanMemory:
 
     Everything is written on `stream`, whose later work finds it there: a copy from pageable memory
     returns before it has arrived. With `like`, memory of the same plan, constants are those.
-    Allocations that are `placed` have memory elsewhere, at these addresses.
+    Allocations that are `placed` have memory elsewhere, at these addresses. `owner` names the plan.
     """
 
     def __init__(
@@ -177,22 +192,22 @@ class PlanMemory:
         stream: Stream,
         like: PlanMemory | None = None,
         placed: Mapping[int, int] | None = None,
+        owner: str = "",
     ) -> None:
         placed = placed or {}
         own = [a for k, a in enumerate(allocations) if k not in placed]
         needed = sum(a.size for a in own if like is None or a.literal is None)
         if needed > available:
             raise BackendError(
-                f"the program's buffers take {needed:,} bytes; this GPU has {available:,}"
+                f"the program's buffers take {needed:,} bytes; this GPU has {available:,}; "
+                f"the largest: {_largest(own)}"
             )
         self.total = needed
         self._stream = stream
         self.blocks: dict[int, DeviceMemory] = {
             index: like.blocks[index]
             if like is not None and a.literal is not None
-            else DeviceMemory(
-                a.size, f"allocating {a.size:,} bytes for {a.kind} {a.owner}".rstrip()
-            )
+            else DeviceMemory(a.size, f"allocating {_named(a)}", owner)
             for index, a in enumerate(allocations)
             if index not in placed
         }
@@ -233,6 +248,15 @@ class PlanMemory:
     def read(self, part: Slice, shape: Shape) -> Array:
         """Return a copy of what a slice holds."""
         return read_array(self.address(part), shape)
+
+
+def _named(allocation: Allocation) -> str:
+    return f"{allocation.size:,} bytes for {allocation.kind} {allocation.owner}".rstrip()
+
+
+def _largest(allocations: Sequence[Allocation]) -> str:
+    by_size = sorted(allocations, key=lambda allocation: -allocation.size)
+    return ", ".join(map(_named, by_size[:NAMED]))
 
 
 def in_memory_order(array: Array, shape: Shape) -> Array:

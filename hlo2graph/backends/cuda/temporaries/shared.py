@@ -23,6 +23,7 @@ from hlo2graph.backends.cuda.memory import (
     Stream,
     call_with_room,
 )
+from hlo2graph.backends.cuda.owners import hold, let_go
 from hlo2graph.backends.cuda.temporaries.layout import Layout, layout_of
 from hlo2graph.program.plan import Plan
 
@@ -77,12 +78,13 @@ class SharedArena:
 
     def _add(self, size: int) -> None:
         at, doing = self.address + self.size, f"adding {size:,} bytes to a shared arena"
-        handle = call_with_room(cuda.cuMemCreate, size, self._kind, 0, doing=doing)
+        handle = call_with_room(cuda.cuMemCreate, size, self._kind, 0, doing=doing, asked=size)
         try:
             call(cuda.cuMemMap, at, size, 0, handle, 0, doing=doing)
         finally:
             call(cuda.cuMemRelease, handle)  # what is mapped stays until it is unmapped
         self._pieces.append((at, size))
+        hold(at, "the shared arena", size)
         access = cuda.CUmemAccessDesc()
         access.location = self._kind.location
         access.flags = cuda.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -96,6 +98,7 @@ class SharedArena:
             elif self._last is not None:
                 cuda.cuStreamSynchronize(self._last.handle)
             for address, size in self._pieces:
+                let_go(address)
                 cuda.cuMemUnmap(address, size)
             cuda.cuMemAddressFree(self.address, self._reserved)
 
