@@ -114,6 +114,35 @@ def test_every_opcode_is_in_a_sample():
     assert sorted(OPS.keys() - seen) == []
 
 
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_headings_say_which_way_a_ratio_goes_and_marks_what_they_mean(is_marked):
+    """Figures that are told apart only by the heading: twice as fast, four times as long."""
+    mode = {name: {"device": 1e-6} for name in ("serial", "chain", "graph")}
+    row = {"program": "p", "status": "ok", "fuse": "none", "nodes": 1, "width": 1, "modes": mode}
+    row["beside_best"] = ["chain", 2.0, 1.9, 2.1]
+    form = {"form": "loop 400 MB", "kernels": 1, "bandwidth": 1e9, "part": [1.5], "under": False}
+    form |= {"target": None}
+    if is_marked:
+        row["earlier"] = form["earlier"] = "0000000"
+        form |= {"under": True, "target": 2.0}
+    text = tables.modes([row])
+    assert "| speed-up over the better |" in text
+    assert "the better of stream and chain over the\ngraph's" in text
+    assert "| 2.00x (1.90 to 2.10) |" in text
+    listed = tables.forms({"forms": [form]})
+    assert ("| loop* | 1 | 1 | 1.50 under | 2.0 |" in listed) is is_marked
+    assert ("| loop | 1 | 1 | 1.50 | - |" in listed) is not is_marked
+    for table in (text, listed):
+        assert ("Rows with * are of an earlier commit." in table) is is_marked
+    run = {"latency": 2e-6, "throughput": 2e-6}
+    runs = dict.fromkeys((tables.OURS, "hlo2graph none", *tables.THEIRS), run)
+    runs[tables.OURS] = {"latency": 1e-6, "throughput": 1e-6}
+    where = {"device": "d", "driver": "1", "jax": "1", "date": "2026-01-01"}
+    beside = tables.beside_xla({"environment": where, "programs": [{"program": "p", "runs": runs}]})
+    assert "| hlo2graph / fastest XLA |" in beside
+    assert "| 0.50 / 0.50 |" in beside
+
+
 def test_tables_are_as_measured():
     assert tables.renewed(tables.README.read_text()) == tables.README.read_text(), (
         "run python -m tests.gpu.tables"

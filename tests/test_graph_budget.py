@@ -320,7 +320,9 @@ def test_no_memory_for_results_beside_a_shared_arena(held, several):
     driver, (a,) = several(1, program=LARGE, temporaries="shared")
     inputs = a.put(WIDE)
     driver.fail["cuMemAlloc"] = [FULL] * 2
-    message = r"for result .*; asked for 200,000 bytes; .*process: m0 .*, the shared arena [\d,]+ in 1 block$"
+    message = (
+        r"for result .*; asked for 200,000 bytes; .*: m0 .*, the shared arena [\d,]+ in 1 block$"
+    )
     with pytest.raises(BackendError, match=message):
         a.run(inputs, out="fresh")
     del a, inputs

@@ -172,7 +172,7 @@ def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
     """Return the results as a table: latency / per queued call of each, and the ratio to JAX's."""
     names = list(next(iter(found.values())))
     lines = [
-        f"| function | {' | '.join(names)} | ratio |",
+        f"| function | {' | '.join(names)} | hlo2graph / jax.jit |",
         f"| --- |{' ---: |' * (len(names) + 1)}",
     ]
     for function, rows in found.items():

@@ -44,8 +44,8 @@ def tables() -> str:
     jax_calls = (
         "`hlo2graph.jax.jit` beside `jax.jit`, JAX's own arrays in and out (`python -m\n"
         "tests.gpu.jax_jit`, at 7f73382): microseconds to completion / a call of many queued,\n"
-        "and both over jax.jit's, of ours with the better latency. Queued calls are mostly\n"
-        "slower.\n\n" + (RESULTS / "jax_jit.md").read_text()
+        "and both over jax.jit's, of ours with the better latency: over 1 ours is slower, as\n"
+        "queued calls mostly are.\n\n" + (RESULTS / "jax_jit.md").read_text()
     )
     parts = [beside_xla(bench), bounds(bench), modes(timings), moving(moved), jax_calls]
     parts.append(forms(measured))
@@ -58,8 +58,12 @@ def beside_xla(bench: dict) -> str:
     lines = [
         f"{where['device']}, driver {where['driver']}, JAX {where['jax']}, {where['date'][:10]}: "
         "microseconds of one call to completion / per call of 100 back to back.",
+        "XLA as it comes, and with all that it can put into one command buffer, scheduled by",
+        "LHS or as CONCURRENT. The last column is hlo2graph's time over that of the fastest of",
+        "the three: 0.50 is half the time, over 1 XLA is faster.",
         "",
-        "| program | hlo2graph | `--fuse none` | XLA | XLA LHS | XLA CONCURRENT | to XLA's best |",
+        "| program | hlo2graph | `--fuse none` | XLA | XLA LHS | XLA CONCURRENT | "
+        "hlo2graph / fastest XLA |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     ratios = []
@@ -102,13 +106,14 @@ def bounds(bench: dict) -> str:
     if not rows:
         return ""
     lines = [
-        "Microseconds of the graph on the device, the least that its longest path needs, and their",
-        "ratio; the same (flat) where a sort, a factor or a transform is taken for as quick as a",
-        "fold, not for the steps that it cannot do without (tests/bench/NOTES.md); seconds to",
-        f"compile cold / milliseconds warm; MB on the device.{launched(bench)}",
+        "Microseconds of the graph on the device, the least that its longest path needs (bound),",
+        "and how many times that it takes; the same (flat) where a sort, a factor or a transform",
+        "is taken for as quick as a fold, not for the steps that it cannot do without",
+        "(tests/bench/NOTES.md); seconds to compile cold / milliseconds warm; MB on the device,",
+        f"XLA's in its three ways.{launched(bench)}",
         "",
-        "| program | device | bound | ratio | flat | ratio | compile | XLA | memory | XLA | LHS | "
-        "CONCURRENT |",
+        "| program | device | bound | device / bound | flat bound | device / flat | compile | "
+        "XLA's | memory | XLA's | LHS | CONCURRENT |",
         f"| --- |{' ---: |' * 11}",
     ]
     for program, runs in rows:
@@ -134,18 +139,21 @@ def bounds(bench: dict) -> str:
 
 def modes(timings: list[dict]) -> str:
     """Return device time of the serial stream, the chain graph and the graph, unfused."""
+    rows = [f for f in timings if f["status"] == "ok" and f["fuse"] == "none"]
+    kept = all(found["beside_best"][2] is not None for found in rows)
+    where = "." if kept else ", where samples were kept."
     lines = [
         "`--fuse none`: microseconds on the device, the host's launching left out (the stream is",
-        "held back until all is enqueued, where the host steers no loop). The ratio is that of the",
-        "latencies, launching included: the better of stream and chain over graph; of paired runs,",
-        "with its 95 % interval, where samples were kept. Rows with * are of an earlier commit.",
+        "held back until all is enqueued, where the host steers no loop). The speed-up is that of",
+        "the latencies, launching included: the time of the better of stream and chain over the",
+        "graph's, so that over 1 the graph is faster; of paired runs, with its 95 %",
+        f"interval{where}{marked(rows)}",
         "",
-        "| program | nodes | width | serial stream | chain graph | graph | graph / better |",
+        "| program | nodes | width | serial stream | chain graph | graph | speed-up over the "
+        "better |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for found in timings:
-        if found["status"] != "ok" or found["fuse"] != "none":
-            continue
+    for found in rows:
         cells = [f"{found['modes'][m]['device'] * 1e6:.1f}" for m in ("serial", "chain", "graph")]
         middle, low, high = found["beside_best"][1:4]
         row = [
@@ -165,10 +173,10 @@ def moving(labs: list[dict]) -> str:
     calls = {lab["moves"] * lab["executables"] for lab in labs}
     lines = [
         "`hlo2graph pointers`: microseconds of one call to completion, where arrays stay, rotate",
-        "among four sets, or are new at each call; `auto` over the best of the others, by turns",
-        f"that alternate ({max(calls)} calls of three executables each), with a 95 % interval that",
-        "counts in how much the executables of one strategy differ; and what `auto` took beyond",
-        "that while it learned, in milliseconds of as many calls before.",
+        "among four sets, or are new at each call; `auto`'s time over that of the best of the",
+        f"others, by turns that alternate ({max(calls)} calls of three executables each), with a",
+        "95 % interval that counts in how much the executables of one strategy differ; and what",
+        "`auto` took beyond that while it learned, in milliseconds of as many calls before.",
         "",
         f"| program | arrays | {' | '.join(names)} | auto / best | learning |",
         f"| --- | --- |{' ---: |' * (len(names) + 2)}",
@@ -188,13 +196,14 @@ def moving(labs: list[dict]) -> str:
 
 def forms(measured: dict) -> str:
     """Return how near each kernel form comes to a copy of as many bytes, on the largest arrays."""
+    earlier = marked(measured["forms"])
     lines = [
         "Kernel forms on 400 MB: bandwidth, and its share of that of a device-to-device copy of as",
-        "many bytes. Targets are 0.85 for loops, rows and normalisations, 0.75 for columns and",
-        "transposes; `under` marks what misses its own. Rows with * are of an earlier commit.",
+        "many bytes: over 1 where it moves them faster than the copy, which writes as much as it",
+        f"reads. `under` marks what misses its target; `-` has none.{earlier}",
         "",
-        "| form | kernels | GB/s | of a copy |",
-        "| --- | ---: | ---: | ---: |",
+        "| form | kernels | GB/s | share of a copy's | target |",
+        "| --- | ---: | ---: | ---: | ---: |",
     ]
     for found in measured["forms"]:
         name, size = found["form"].rsplit(" ", 2)[0], found["form"].rsplit(" ", 2)[1]
@@ -203,8 +212,14 @@ def forms(measured: dict) -> str:
             under = " under" if found["under"] else ""
             name += "*" * ("earlier" in found)
             cells = [name, str(found["kernels"]), f"{found['bandwidth'] / 1e9:,.0f}"]
-            lines.append(f"| {' | '.join([*cells, f'{part:.2f}{under}'])} |")
+            cells += [f"{part:.2f}{under}", f"{found['target'] or '-'}"]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def marked(rows: list[dict]) -> str:
+    """Explain the star, where there is one."""
+    return " Rows with * are of an earlier commit." * any("earlier" in row for row in rows)
 
 
 def geometric(values: tuple[float, ...]) -> float:
