@@ -17,6 +17,7 @@ from xla_dumps import BRANCHES, CHAINS, CHAINS_LOG, LOOP, SORT
 import hlo2graph
 from hlo2graph.frontend.xla_dump import (
     build_thunks,
+    dumps_called,
     find_dumps,
     parse_assignment,
     parse_printed,
@@ -114,7 +115,36 @@ def test_several_modules_in_one_folder_are_told_apart(cli, tmp_path):
     assert "jit_f " not in out
     code, _, err = cli("xla", tmp_path, "--module", "jit_g")
     assert code == 2
-    assert "no module jit_g here; there are module_0001.jit_f.sm_9.0a_gpu_, module_0002" in err
+    assert "no module jit_g here; there are jit_f, jit_loop\n" in err
+
+
+def stem(name, target="sm_9.0a_gpu_"):
+    return f"{name}.{target}"
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"": [stem("module_0001.jit_f"), stem("module_0002.jit_f.1")]},
+        {"": [stem("module_0001.jit_f"), stem("module_0002.jit_f")]},
+        {"": [stem("module_0001.jit_f", "cpu_"), stem("module_0002.jit_g", "gfx942_gpu_")]},
+        {"one": [""], "two": [""]},
+        {"one": [stem("module_0001.jit_f")], "two": [stem("module_0001.jit_f")]},
+    ],
+)
+def test_every_module_that_is_offered_is_taken(cli, tmp_path, places):
+    for folder, stems in places.items():
+        for each in stems:
+            CHAINS.into(tmp_path / folder, each)
+    code, _, err = cli("xla", tmp_path, "--module", "no_such")
+    assert code == 2
+    offered = err.strip().rpartition("there are ")[2].split(", ")
+    assert len(offered) == 2
+    outputs = [cli("xla", tmp_path, "--module", name) for name in offered]
+    assert all((code, err) == (0, "") for code, _, err in outputs)
+    assert all(out.count("jit_f ") == 1 for _, out, _ in outputs)
+    (first, *_) = find_dumps([tmp_path])
+    assert all(first in dumps_called(find_dumps([tmp_path]), name) for name in first.names)
 
 
 def test_the_dumped_options_say_the_mode(cli, tmp_path):

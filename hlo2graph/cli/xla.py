@@ -81,7 +81,7 @@ def _reading_options(function: F) -> F:
 @click.option(
     "--module",
     metavar="NAME",
-    help="Of several modules the one of this name, or number: jit_step, module_0042.",
+    help="Of several modules the one of this name, number or folder: jit_step, module_0042.",
 )
 @click.option("--summary", is_flag=True, help="Leave out the nodes and edges of XLA's graphs.")
 @json_option
@@ -115,14 +115,15 @@ def command(
       hlo2graph xla dump/ --mode concurrent --against xla.log
       hlo2graph xla dump/ --json - | jq .sides
     """
-    from hlo2graph.frontend.xla_dump import find_dumps
+    from hlo2graph.frontend.xla_dump import dumps_called, find_dumps
     from hlo2graph.inspect.xla_graph.report import xla_json, xla_text
 
     if "-" in paths:
         raise click.UsageError("a dump is several files, and stdin is none of them; name them")
     for path in paths:
         Path(path).stat()  # raises where nothing is there
-    dumps = _chosen(find_dumps(map(Path, paths)), module)
+    dumps = find_dumps(map(Path, paths))
+    dumps = dumps if module is None else dumps_called(dumps, module)
     if len(dumps) > 1 and (reading["before"] or reading["against"]):
         raise click.UsageError(f"{len(dumps)} modules here; say which with --module")
     reports = [_report(dump, reading) for dump in dumps]
@@ -135,19 +136,6 @@ def command(
     )
     if any(report.differences for report in reports):
         click.get_current_context().exit(1)
-
-
-def _chosen(dumps: tuple[Dump, ...], wanted: str | None) -> tuple[Dump, ...]:
-    if wanted is None:
-        return dumps
-    fitting = tuple(d for d in dumps if wanted == d.number or f".{wanted}." in d.optimized.name)
-    if not fitting:
-        raise click.UsageError(f"no module {wanted} here; there are {_names(dumps)}")
-    return fitting
-
-
-def _names(dumps: tuple[Dump, ...]) -> str:
-    return ", ".join(d.optimized.name.removesuffix("after_optimizations.txt") for d in dumps)
 
 
 def _report(dump: Dump, reading: _Reading) -> XlaReport:

@@ -1,7 +1,7 @@
 """XLA's dump files, read-only: what XLA made of a module, thunk by thunk."""
 
 from hlo2graph.frontend.xla_dump.assignment import parse_assignment
-from hlo2graph.frontend.xla_dump.files import Dump, find_dumps
+from hlo2graph.frontend.xla_dump.files import Dump, dumps_called, find_dumps
 from hlo2graph.frontend.xla_dump.model import (
     Leaf,
     Printed,
@@ -25,6 +25,7 @@ __all__ = [
     "XlaKind",
     "XlaThunk",
     "build_thunks",
+    "dumps_called",
     "find_dumps",
     "parse_assignment",
     "parse_printed",

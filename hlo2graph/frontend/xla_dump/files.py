@@ -7,6 +7,7 @@ what belongs together. Files without it (`after_optimizations.txt`) are one dump
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,19 @@ class Dump:
         return "sm_80" if int(found[1]) < 9 else "sm_90"
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What it may be asked for by: the module's name, its number, both, the files', a folder.
+
+        Those come first that people use.
+        """
+        stem = self.optimized.name.removesuffix(ENDS["optimized"][0])
+        found = _TARGET.search(stem)
+        name = stem[: found.start() if found else None].removeprefix(self.number).strip("._")
+        both = f"{self.number}.{name}"
+        known = (name, self.number, both, stem, stem.strip("._"), self.optimized.name)
+        return (*(each for each in known if each.strip("._")), str(self.folder), self.folder.name)
+
+    @property
     def mode(self) -> str | None:
         """The scheduling mode that XLA's options name, where they are dumped."""
         if self.options is None:
@@ -81,6 +95,18 @@ def find_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
     if not whole:
         raise _incomplete(given, groups)
     return tuple(whole)
+
+
+def dumps_called(dumps: Iterable[Dump], wanted: str) -> tuple[Dump, ...]:
+    """Return the dumps of that name. Raises InputError where there is none; it names the others."""
+    held = tuple(dumps)
+    fitting = tuple(d for d in held if wanted in d.names)
+    fitting = fitting or tuple(d for d in held if f".{wanted}." in d.optimized.name)
+    if not fitting:
+        count = Counter(name for dump in held for name in set(dump.names))
+        offered = (next((n for n in d.names if count[n] == 1), d.names[0]) for d in held)
+        raise InputError(f"no module {wanted} here; there are {', '.join(dict.fromkeys(offered))}")
+    return fitting
 
 
 def _files(folder: Path) -> list[Path]:
