@@ -17,7 +17,9 @@ from hlo2graph.inspect.explain import (
     explain_left_out,
     explain_pair,
 )
+from hlo2graph.inspect.explain.edges import EdgeWords
 from hlo2graph.inspect.explain.find import find
+from hlo2graph.program.uses import placed, reads, writes
 
 CHAINS = """
 HloModule chains
@@ -219,3 +221,56 @@ def test_what_was_simplified_away_says_so():
         find(plan, "a2", module)
     assert "it was simplified away, is a view" in str(caught.value)
     assert "what uses it is there: b" in str(caught.value)
+
+
+# ---- edges about several ranges of bytes ---------------------------------------------------------
+
+
+def test_an_edge_tells_all_bytes_that_it_is_about():
+    plan = h2g.plan(
+        (SAMPLES[0].parent / "factorizations.hlo").read_text(),
+        target="sm_90",
+        fuse="none",
+        max_buffer_reuse=-1,
+    )
+    answer = explain_false_edges(plan)
+    at = next(k for k, line in enumerate(answer.lines) if "eigh -> svd" in line)
+    assert "reuse 8[0:200], 200 B of the arena; and reuse 8[256:264]" in answer.lines[at]
+    edge = answer.json["edges"][-1]
+    assert edge["more"] == [{"hazard": "reuse", "allocation": 8, "offset": 256, "size": 8}]
+
+
+def test_other_hazards_of_an_edge_are_named_and_many_ranges_counted():
+    sample = SAMPLES[0].parent
+    aliased = h2g.plan((sample / "copies_must_alias.hlo").read_text(), target="sm_90")
+    assert "raw 3[0:1024], 1.02 kB of the arena; and war 0[0:1024]" in str(
+        explain_critical_path(aliased)
+    )
+    rotated = h2g.plan((sample / "copies_rotated_state.hlo").read_text(), target="sm_90")
+    text = str(explain_critical_path(rotated))
+    assert "; and raw 3[0:32], raw 4[0:32], raw 5[0:4], 1 range more of 1 B\n" in text
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda p: p.stem)
+def test_what_an_edge_tells_is_what_both_use(sample):
+    if sample.suffix != ".hlo":
+        return
+    plan = h2g.plan(sample.read_text(), target="sm_90", fuse="none", max_buffer_reuse=-1)
+    words = EdgeWords(plan)
+    for _, sequence in placed(plan.body):
+        for edge in sequence.edges:
+            src, dst = sequence.thunks[edge.src], sequence.thunks[edge.dst]
+            more = words.more(sequence, edge)
+            told = {edge.slice} | {held for _, held in more}
+            assert len(told) == len(more) + 1
+            common = byte_set(*writes(src)) & byte_set(*reads(dst), *writes(dst))
+            common |= byte_set(*reads(src)) & byte_set(*writes(dst))
+            shown = byte_set(*(held for held in told if held is not None))
+            assert shown <= common
+            between = sequence.thunks[edge.src + 1 : edge.dst]
+            if edge.slice is not None and not between:
+                assert shown == common
+
+
+def byte_set(*slices):
+    return {(s.allocation, byte) for s in slices for byte in range(s.offset, s.end)}

@@ -57,6 +57,9 @@ _RANK = {
 
 _Reason: TypeAlias = tuple[Hazard, Slice | None]
 
+Conflict: TypeAlias = tuple[Hazard, Slice]
+"""A hazard between two thunks, and a run of bytes that it is about."""
+
 
 class EdgeBuilder:
     """Takes one thunk at a time and returns the edges into it."""
@@ -71,14 +74,15 @@ class EdgeBuilder:
     def append(self, thunk: Thunk[Slice]) -> tuple[Edge, ...]:
         """Append `thunk`; return its incoming edges, the nearest source first."""
         at = len(self._order)
-        found = self._conflicts(at, thunk)
+        found = self.conflicts(at, thunk)
         for src, control in self._outside.append(thunk).items():
             found[src].append((Hazard.CONTROL if control else Hazard.EFFECT, None))
         if self._serial and at > 0:
             found[at - 1].append((Hazard.ORDER, None))
         return tuple(_edge(src, at, found[src]) for src in self._order.join(found))
 
-    def _conflicts(self, at: int, thunk: Thunk[Slice]) -> defaultdict[int, list[_Reason]]:
+    def conflicts(self, at: int, thunk: Thunk[Slice]) -> defaultdict[int, list[_Reason]]:
+        """Let thunk `at` use its bytes; return by earlier thunk what it conflicts with it about."""
         found: defaultdict[int, list[_Reason]] = defaultdict(list)
         for used in reads(thunk):
             if used.size:
@@ -105,6 +109,24 @@ def build_edges(
     return tuple(edge for thunk in thunks for edge in builder.append(thunk))
 
 
+def conflicts_of(thunks: Iterable[Thunk[Slice]]) -> dict[tuple[int, int], list[Conflict]]:
+    """Return for each two thunks, by position, all that makes one wait for the other's bytes.
+
+    An edge shows only the longest run of one hazard. What only saving memory has brought about is
+    war or waw here.
+    """
+    builder = EdgeBuilder()
+    found: dict[tuple[int, int], list[Conflict]] = {}
+    for at, thunk in enumerate(thunks):
+        for src, reasons in builder.conflicts(at, thunk).items():
+            found[src, at] = [
+                (hazard, run)
+                for hazard in (Hazard.RAW, Hazard.WAR, Hazard.WAW)
+                for run in _runs(s for h, s in reasons if h is hazard and s is not None)
+            ]
+    return found
+
+
 def with_edges(
     sequence: Sequence[Slice], *, labels: Labels = NO_LABELS, schedule: str = "concurrent"
 ) -> Sequence[Slice]:
@@ -128,20 +150,17 @@ def with_edges(
 
 def _edge(src: int, dst: int, reasons: list[_Reason]) -> Edge:
     hazard = min((hazard for hazard, _ in reasons), key=_RANK.__getitem__)
-    return Edge(
-        src, dst, hazard, _longest([s for h, s in reasons if h is hazard and s is not None])
-    )
+    runs = _runs(s for h, s in reasons if h is hazard and s is not None)
+    return Edge(src, dst, hazard, max(runs, key=lambda run: run.size, default=None))
 
 
-def _longest(ranges: list[Slice]) -> Slice | None:
-    """Return the longest run of bytes that `ranges` make together, the first of several."""
-    best: Slice | None = None
-    run: Slice | None = None
+def _runs(ranges: Iterable[Slice]) -> list[Slice]:
+    """Return the runs of bytes that `ranges` make together, in order."""
+    runs: list[Slice] = []
     for found in sorted(ranges):
-        if run and found.allocation == run.allocation and found.offset <= run.end:
-            run = Slice(run.allocation, run.offset, max(run.end, found.end) - run.offset)
+        last = runs[-1] if runs else None
+        if last and found.allocation == last.allocation and found.offset <= last.end:
+            runs[-1] = Slice(last.allocation, last.offset, max(last.end, found.end) - last.offset)
         else:
-            run = found
-        if best is None or run.size > best.size:
-            best = run
-    return best
+            runs.append(found)
+    return runs

@@ -41,6 +41,14 @@ class Slice:
         """The first byte behind it."""
         return self.offset + self.size
 
+    def is_inside(self, other: Slice) -> bool:
+        """All its bytes are among the other's."""
+        return (
+            self.allocation == other.allocation
+            and other.offset <= self.offset
+            and self.end <= other.end
+        )
+
     def overlaps(self, other: Slice) -> bool:
         """Both have at least one byte in common."""
         return (

@@ -77,7 +77,7 @@ def explain_critical_path(plan: Plan, tables: str = "") -> Answer:
         if before is not None:
             edge = joined[before, at]
             edges.append(edge)
-            why = f"   {words.bytes(edge)}"
+            why = f"   {words.bytes(sequence, edge)}"
         lines.append(f"  {named[at]:{width}}{why}".rstrip())
     if edges:
         lines.append(_judged(tuple(edges)))

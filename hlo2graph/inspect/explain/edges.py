@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from hlo2graph.hlo.metadata import source_line
 from hlo2graph.inspect.explain.paths import ARTEFACTS
-from hlo2graph.inspect.figures import bytes_text
+from hlo2graph.inspect.figures import bytes_text, plural
+from hlo2graph.program.edges import Conflict, conflicts_of
 from hlo2graph.program.plan import AllocationKind, Plan
 from hlo2graph.program.thunks import Edge, Hazard, Sequence, Slice
 from hlo2graph.program.uses import writes
@@ -22,26 +23,31 @@ _SAYS = {
     Hazard.ORDER: "the serial schedule was asked for",
 }
 
+MOST_RANGES = 3  # beside the longest, that the text lists
+
+_Conflicts: TypeAlias = dict[tuple[int, int], list[Conflict]]
+
 
 class EdgeWords:
     """Describes edges of one plan; `tables` are the module's source tables."""
 
     def __init__(self, plan: Plan, tables: str = "") -> None:
         self._plan, self._tables = plan, tables
+        self._conflicts: dict[int, _Conflicts] = {}  # by the id of the sequence
 
     def lines(self, sequence: Sequence[Slice], edge: Edge) -> list[str]:
         """Return the edge and its reason, where its thunks come from, and its price."""
         src, dst = sequence.thunks[edge.src], sequence.thunks[edge.dst]
         said = _SAYS[edge.hazard].format(src=src.name, dst=dst.name)
-        found = [f"{src.name} -> {dst.name}   {self.bytes(edge)}", f"    {said}"]
+        found = [f"{src.name} -> {dst.name}   {self.bytes(sequence, edge)}", f"    {said}"]
         if self.cost(sequence, edge):
             found.append(f"    {self.price(sequence, edge)}")
         if line := source_line(self._tables, dst.metadata):
             found.append(f"    {dst.name} is at {line}")
         return found
 
-    def bytes(self, edge: Edge) -> str:
-        """Return `raw 2[0:16], 16 B of the arena`."""
+    def bytes(self, sequence: Sequence[Slice], edge: Edge) -> str:
+        """Return `raw 2[0:16], 16 B of the arena; and raw 2[64:80]`."""
         if edge.slice is None:
             return str(edge.hazard)
         allocation = self._plan.allocations[edge.slice.allocation]
@@ -50,14 +56,36 @@ class EdgeWords:
             if allocation.kind is AllocationKind.TEMP
             else (f"{allocation.kind} {allocation.owner}".strip())
         )
-        return f"{edge.hazard} {edge.slice}, {bytes_text(edge.slice.size)} of {of}"
+        more = self.more(sequence, edge)
+        listed = ", ".join(f"{hazard} {held}" for hazard, held in more[:MOST_RANGES])
+        if rest := more[MOST_RANGES:]:
+            size = bytes_text(sum(held.size for _, held in rest))
+            listed += f", {plural(len(rest), 'range')} more of {size}"
+        also = f"; and {listed}" if more else ""
+        return f"{edge.hazard} {edge.slice}, {bytes_text(edge.slice.size)} of {of}{also}"
+
+    def more(self, sequence: Sequence[Slice], edge: Edge) -> tuple[Conflict, ...]:
+        """Return what else than the edge's bytes its thunks conflict about; no bytes twice."""
+        conflicts = self._conflicts.get(id(sequence))
+        if conflicts is None:
+            conflicts = self._conflicts[id(sequence)] = conflicts_of(sequence.thunks)
+        if edge.slice is None:
+            return ()
+        told = [edge.slice]
+        found = []
+        for hazard, held in conflicts.get((edge.src, edge.dst), ()):
+            if not any(map(held.is_inside, told)):
+                told.append(held)
+                found.append((edge.hazard if edge.hazard in ARTEFACTS else hazard, held))
+        return tuple(found)
 
     def cost(self, sequence: Sequence[Slice], edge: Edge) -> int:
         """Return the bytes that an artefact's value would take at a place of its own."""
         if edge.hazard not in (Hazard.REUSE, Hazard.INPLACE) or edge.slice is None:
             return 0
         made = writes(sequence.thunks[edge.dst])
-        return sum(w.size for w in made if w.overlaps(edge.slice))
+        shared = (edge.slice, *(held for _, held in self.more(sequence, edge)))
+        return sum(w.size for w in made if any(map(w.overlaps, shared)))
 
     def price(self, sequence: Sequence[Slice], edge: Edge) -> str:
         """Return what it would take to be rid of the edge."""
@@ -74,6 +102,15 @@ class EdgeWords:
             "allocation": held.allocation if held else None,
             "offset": held.offset if held else None,
             "size": held.size if held else None,
+            "more": [
+                {
+                    "hazard": str(hazard),
+                    "allocation": also.allocation,
+                    "offset": also.offset,
+                    "size": also.size,
+                }
+                for hazard, also in self.more(sequence, edge)
+            ],
             "artefact": edge.hazard in ARTEFACTS,
             "cost_bytes": self.cost(sequence, edge),
             "source": source_line(self._tables, sequence.thunks[edge.dst].metadata),

@@ -11,6 +11,7 @@
     t1: while loop, state={1[0:64]}, predicate=1[64:65] { condition { ... } body { ... } }
     edge t0 -> t1, raw 1[0:64]
 
+An edge shows the longest run of bytes that its hazard is about; `explain` lists the others too.
 Grammar and checks are in grammars/thunks.lark and frontend/thunks/.
 """
 
