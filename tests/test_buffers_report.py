@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 from conftest import SAMPLES
 
 import hlo2graph as h2g
 from hlo2graph.inspect.buffers.lives import lives_of
+from hlo2graph.inspect.buffers.names import names_of
 from hlo2graph.inspect.buffers.report import report_buffers
 from hlo2graph.program.live_bytes import peak_bytes
 from hlo2graph.program.plan import AllocationKind
@@ -185,3 +188,23 @@ def test_a_thunk_sequence_will_do(cli, tmp_path):
     file.write_text(str(h2g.plan(DIAMOND)))
     _, out, _ = cli("buffers", file)
     assert out == TEXT
+
+
+def test_values_of_one_kernel_have_the_names_of_the_file(cli):
+    path = SAMPLES[0].parent / "copies_rotated_state.hlo"
+    _, out, _ = cli("buffers", path, "--target", "sm_90")
+    found = re.findall(r"(\S+) of side_by_side_fusion#(\d)", out.partition("allocation 0")[2])
+    assert sorted(found, key=lambda each: each[1]) == [
+        *(("start", "0"), ("again", "1"), ("a", "2"), ("b", "3"), ("c", "4"))
+    ]
+    assert all(re.search(rf"\b{name} =", path.read_text()) for name, _ in found)
+
+
+def test_values_that_no_instruction_of_a_kernel_names_have_their_thunks():
+    plan = h2g.plan((SAMPLES[0].parent / "factorizations.hlo").read_text(), target="host")
+    (kernel,) = (t for t in plan.body.thunks if t.name == "svd")
+    count = len(kernel.writes)
+    numbered = [f"svd#{k}" for k in range(count)]
+    assert names_of(kernel, count, plan.computations) == numbered
+    assert names_of(kernel, 1, plan.computations) == ["svd"]
+    assert names_of(replace(kernel, computation="gone"), count, plan.computations) == numbered

@@ -8,9 +8,11 @@ branch uses from outside counts for the thunk as a whole; what is made inside ha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from hlo2graph.hlo import Computation
+from hlo2graph.inspect.buffers.names import names_of
 from hlo2graph.inspect.ranges import Ranges
 from hlo2graph.program.plan import AllocationKind, Plan
 from hlo2graph.program.text.numbering import Numbered, number
@@ -60,10 +62,15 @@ def lives_of(plan: Plan) -> Lives:
     for index, held in enumerate(plan.allocations):
         if held.kind is AllocationKind.CONSTANT:
             given.append((held.owner or f"constant {index}", Slice(index, 0, held.size)))
-    return _lives(number(plan.body), "", given)
+    return _lives(number(plan.body), "", given, plan.computations)
 
 
-def _lives(numbered: Numbered, where: str, given: list[tuple[str, Slice]]) -> Lives:
+def _lives(
+    numbered: Numbered,
+    where: str,
+    given: list[tuple[str, Slice]],
+    computations: Mapping[str, Computation],
+) -> Lives:
     held = _Held()
     for name, place in given:
         held.make(name, place, None)
@@ -73,12 +80,12 @@ def _lives(numbered: Numbered, where: str, given: list[tuple[str, Slice]]) -> Li
         for label, inner in numbered.nested(id):
             below = "/".join(part for part in (where, thunk.name, label) if part)
             state = [(f"state {k}", place) for k, place in enumerate(inner.sequence.params)]
-            lives = _lives(inner, below, state)
+            lives = _lives(inner, below, state, computations)
             inside.append((id, lives))
             taken += lives.outside
         for place in dict.fromkeys(taken):
             held.need(place, id)
-        for name, place in _made(thunk):
+        for name, place in _made(thunk, computations):
             held.make(name, place, id)
     for place in numbered.sequence.results:
         held.keep(place)
@@ -127,7 +134,9 @@ def _taken(thunk: Thunk[Slice]) -> tuple[Slice, ...]:
             return reads(thunk)
 
 
-def _made(thunk: Thunk[Slice]) -> Iterator[tuple[str, Slice]]:
+def _made(
+    thunk: Thunk[Slice], computations: Mapping[str, Computation]
+) -> Iterator[tuple[str, Slice]]:
     """Yield what a thunk makes for those behind it, with names; scratch too."""
     match thunk:
         case While() | Conditional():
@@ -136,8 +145,7 @@ def _made(thunk: Thunk[Slice]) -> Iterator[tuple[str, Slice]]:
             places = thunk.writes
         case _:
             places = writes(thunk)
-    for position, place in enumerate(places):
-        yield thunk.name if len(places) == 1 else f"{thunk.name}#{position}", place
+    yield from zip(names_of(thunk, len(places), computations), places, strict=True)
     if isinstance(thunk, Library):
         for place in thunk.workspace:
             yield f"{thunk.name} workspace", place
