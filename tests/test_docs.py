@@ -14,6 +14,8 @@ import hlo2graph
 from hlo2graph.cli.main import COMMANDS, group
 from hlo2graph.hlo import Module
 from hlo2graph.ops import OPS
+from hlo2graph.program.edges import RANK
+from hlo2graph.program.thunks import Hazard
 from tests.fake_cuda import fake
 from tests.gpu import tables
 
@@ -54,6 +56,11 @@ def test_readme_names_only_commands_and_flags_that_exist():
     shown = "\n".join(re.findall(r"^ *hlo2graph .*$|`hlo2graph [^`]*`", README, re.MULTILINE))
     assert set(re.findall(r"hlo2graph ([a-z]+)", shown)) <= set(COMMANDS)
     assert set(re.findall(r"--[a-z-]+", shown)) <= known | {"--help"}
+
+
+def test_readme_lists_all_hazards_in_the_order_in_which_they_are_taken():
+    rows = re.findall(r"^\| `(\w+)` \| [a-z]", README.partition("| hazard |")[2], re.MULTILINE)
+    assert rows == sorted(Hazard, key=RANK.__getitem__)
 
 
 def test_readme_shows_what_the_commands_print():

@@ -39,7 +39,7 @@ SERIALIZE = "serialize"
 
 # Of several reasons for an edge, the one that would stand longest: what the program says before
 # what its buffers ask for, and last what only saving memory made necessary.
-_RANK = {
+RANK = {
     hazard: rank
     for rank, hazard in enumerate(
         (
@@ -149,7 +149,7 @@ def with_edges(
 
 
 def _edge(src: int, dst: int, reasons: list[_Reason]) -> Edge:
-    hazard = min((hazard for hazard, _ in reasons), key=_RANK.__getitem__)
+    hazard = min((hazard for hazard, _ in reasons), key=RANK.__getitem__)
     runs = _runs(s for h, s in reasons if h is hazard and s is not None)
     return Edge(src, dst, hazard, max(runs, key=lambda run: run.size, default=None))
 
