@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import SAMPLES
 
 import hlo2graph as h2g
 from hlo2graph.hlo import DTYPES, Shape
 from hlo2graph.inspect.compare import Tolerance, compare
 from hlo2graph.inspect.figures import bytes_text, columns, plural, time_text
+from hlo2graph.inspect.profile import SHOWN as PROFILED
 from hlo2graph.inspect.report import SHOWN, RunReport, Stage, report_text
 from hlo2graph.inspect.report_json import report_json
 from hlo2graph.inspect.self_check import Check
@@ -19,6 +21,7 @@ from hlo2graph.inspect.timing import Mode, Sample, summarise
 from hlo2graph.inspect.verdict import host_verdict
 from hlo2graph.program.stats import plan_stats
 
+QUICK = ("--backend", "host", "--duration", "0", "--reference", "none")
 TWO_CHAINS = """
 HloModule two_chains
 ENTRY main (x: f32[8], y: f32[8]) -> (f32[8], f32[8]) {
@@ -293,3 +296,16 @@ def test_plurals_and_columns():
     assert [plural(n, "edge") for n in (0, 1, 1200)] == ["0 edges", "1 edge", "1,200 edges"]
     assert plural(2, "branch") == "2 branches"
     assert columns([("a", "1"), ("long", "22")], left=1) == ["a      1", "long  22"]
+
+
+def test_a_profile_says_where_its_other_nodes_are(cli, tmp_path):
+    sample, file = SAMPLES[0].parent / "bounded_sizes.hlo", tmp_path / "all.json"
+    _, out, _ = cli("run", sample, *QUICK, "--profile", "nodes", "--json", file)
+    nodes = json.loads(file.read_text())["profile"]["nodes"]
+    rest = len(nodes) - PROFILED
+    assert rest > 0
+    assert re.search(rf"\n  and {rest} more, \S+ \ws together; --json FILE lists all\n$", out)
+    _, few, _ = cli("run", SAMPLES[0].parent / "loop.hlo", *QUICK, "--profile", "nodes")
+    assert "lists all" not in few
+    _, told, _ = cli("run", "--help")
+    assert f"the {PROFILED} that took" in " ".join(told.split())

@@ -128,7 +128,9 @@ def profile_text(found: Profile) -> str:
         *columns(rows, left=1),
     ]
     if len(totals) > SHOWN:
-        lines.append(f"and {len(totals) - SHOWN} more")
+        rest = totals[SHOWN:]
+        took = time_text(sum(n.total for n in rest))
+        lines.append(f"and {len(rest):,} more, {took} together; --json FILE lists all")
     return "\n".join(lines)
 
 
