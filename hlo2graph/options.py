@@ -133,6 +133,12 @@ def check_rounds(option: str, given: str) -> None:
         raise InputError(f"{option} is auto, never or a number of rounds, not {given!r}")
 
 
+def chosen(name: str, value: str) -> str:
+    """Return how to choose a value, by the flag and by the keyword argument of the same name."""
+    between = "=" if value.startswith("-") else " "
+    return f"{flags_of([name])}{between}{value} (in Python {name}={value!r})"
+
+
 def flags_of(names: Iterable[str]) -> str:
     """Return options as the command line has them, one after another."""
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)

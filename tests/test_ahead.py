@@ -40,6 +40,7 @@ class Listener:
     ("what", "each", "text"),
     [
         (Ahead(9, SECOND, 2), 0.01, None),
+        (Ahead(9, Budget(0.1, 60.0), 2), 0.1, None),
         (
             Ahead(9, SECOND, 2),
             2.0,

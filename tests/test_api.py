@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,9 @@ import pytest
 from conftest import ROOT, SAMPLES
 
 import hlo2graph as h2g
+from hlo2graph.backends.cuda.choices import CudaOptions
 from hlo2graph.errors import BackendError, InputError, ParseError, VerifyError
+from hlo2graph.options import PlanOptions, flags_of
 
 ADD = """\
 HloModule add
@@ -276,3 +280,43 @@ def test_a_host_executable_says_what_it_holds_and_takes_what_put_gives():
     assert np.array_equal(executable(*arrays)[0], x + x)
     with pytest.raises(InputError, match="input 1"):
         executable.put(x, np.ones(5, np.float32))
+
+
+KEYWORDS = {*PlanOptions.__annotations__, *CudaOptions.__annotations__, "backend", "elided", "arch"}
+
+
+@pytest.mark.parametrize("room", ["backends", "frontend", "jax", "passes", "program", "saved"])
+def test_errors_that_name_a_flag_name_the_keyword_too(room):
+    """Whoever calls `compile` has no flags to give."""
+    known = re.compile("|".join(f"{flag}\\b" for flag in map(flag_of, sorted(KEYWORDS))))
+    for path in (ROOT / "hlo2graph" / room).rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        told = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and ast.get_docstring(node) is not None
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = [part for part in node.values if isinstance(part, ast.Constant)]
+                told |= set(map(id, parts))
+                text = "".join(str(part.value) for part in parts)
+            elif isinstance(node, ast.Constant) and id(node) not in told:
+                text = str(node.value)
+            else:
+                continue
+            assert not known.search(text) or "(in Python" in text, f"{path}:{node.lineno}"
+
+
+def flag_of(name):
+    return flags_of([name])
+
+
+def test_the_way_out_is_named_as_flag_and_as_keyword():
+    text = "HloModule m\nENTRY e { ROOT c = f32[4] constant({...}) }"
+    with pytest.raises(h2g.HloError) as found:
+        h2g.compile(text, "host")
+    way = "--elided zeros (in Python elided='zeros')"
+    assert way in "\n".join(note.message for note in found.value.notes)
+    assert h2g.compile(text, "host", elided="zeros")()[0].shape == (4,)

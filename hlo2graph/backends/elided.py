@@ -12,6 +12,7 @@ from hlo2graph.backends.randoms import random_array
 from hlo2graph.errors import InputError, Note, Span, UnsupportedError
 from hlo2graph.hlo import AnyLiteral, Computation, Instruction, Literal, Module, Shape
 from hlo2graph.ops.spec import Array
+from hlo2graph.options import chosen
 from hlo2graph.program.plan import Allocation, Plan
 
 Values: TypeAlias = Callable[[Literal], Array]
@@ -96,7 +97,7 @@ def _refusal(found: list[tuple[str, Shape, Span | None]]) -> UnsupportedError:
             "--xla_dump_large_constants; compiled.as_text() has none that is large"
         )
     )
-    notes.append(Note("to run without them: --elided zeros, or --elided random:SEED"))
+    notes.append(Note(f"to run without them: {chosen('elided', 'zeros')}, or random:SEED"))
     return UnsupportedError(f"{what}; it cannot be run", found[0][2], tuple(notes))
 
 

@@ -19,9 +19,9 @@ _BEGINNINGS: tuple[tuple[str, str], ...] = (
     (r"ThunkSequence\b", "this is thunk-sequence text: a plan, not a module; plan, run, dot and "
      "check take it"),
     (_MLIR, f"this is StableHLO (MLIR), not HLO text; the commands take it; {_JAX}"),
-    (r"PK\x03\x04", "this is a zip archive, perhaps .npz arrays; give arrays with --inputs"),
+    (r"PK\x03\x04", "this is a zip archive, perhaps .npz arrays; `run` takes them with --inputs"),
     (r"\x1f\x8b|\x1f\ufffd", "this is gzip data; unpack it first"),
-    (r"\x93NUMPY|\ufffdNUMPY", "this is a .npy array; give arrays with --input NAME=@FILE.npy"),
+    (r"\x93NUMPY|\ufffdNUMPY", "this is a .npy array; `run` takes it with --input NAME=@FILE.npy"),
     (r"BufferAssignment:", "this is a dump of XLA's buffer assignment; the module is in the file "
      "*after_optimizations.txt beside it"),
     (r"\d+:\s*k[A-Z]\w+\s", "this is a dump of XLA's thunk sequence; the module is in the file "

@@ -67,17 +67,22 @@ class Ahead:
         return 1 + self.checks + measured + self.profiled
 
     def told(self, each: float) -> str | None:
-        """Say what follows if a run takes `each` seconds; None where that is soon over."""
+        """Say what follows if a run takes `each` seconds.
+
+        None where that is soon over, but for the time that the budget itself asks for.
+        """
         parts = []
+        asked = 0.0
         if self.checks:
             parts.append((f"{plural(self.checks, 'run')} to check", self.checks * each))
         if self.budget:
+            asked = 0.0 if self.budget.iterations else self.budget.duration
             measured = self.modes * max(self.budget.warmup, each)
             measured += self._rounds(self.budget, self.modes * each)
             parts.append((f"measuring {self.modes} ways", measured))
         if self.profiled:
             parts.append((f"{plural(self.profiled, 'run')} with stamps", self.profiled * each))
-        if sum(seconds for _, seconds in parts) < PATIENCE:
+        if sum(seconds for _, seconds in parts) - asked < PATIENCE:
             return None
         listed = ", ".join(f"{what} about {time_text(seconds)}" for what, seconds in parts)
         return f"a run takes {time_text(each)}; now {listed}{self._less()}"

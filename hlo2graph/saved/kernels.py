@@ -75,7 +75,8 @@ def kernels_for(container: Container, device: str) -> Prepared:
     if not fitting:
         raise InputError(
             f"{container.filename}: its kernels are for {', '.join(header['arches'])}; this GPU is "
-            f"{device}: compile the program anew, with --arch {device}"
+            f"{device}: compile the program anew, with --arch {device} (in Python "
+            f"arches=['{device}'])"
         )
     arch = max(fitting, key=number_of)
     held = container.json("kernels")

@@ -16,7 +16,7 @@ from hlo2graph.backends.host import HostExecutable
 from hlo2graph.collector import paused
 from hlo2graph.errors import BackendError, InputError
 from hlo2graph.hlo import Module
-from hlo2graph.options import BACKENDS, check_choice, check_keywords
+from hlo2graph.options import BACKENDS, check_choice, check_keywords, chosen
 from hlo2graph.program.plan import Plan
 from hlo2graph.saved.choices import checked, options_of
 from hlo2graph.saved.codec import Decoder
@@ -116,7 +116,7 @@ class Saved:
             kernels = f"kernels for {', '.join(self.arches)}" if self.arches else "no kernels yet"
             raise BackendError(
                 f"{self.filename} is a plan for {self.plan.target} with {kernels}, and {error}; "
-                "with --backend host it runs here, with NumPy"
+                f"with {chosen('backend', 'host')} it runs here, with NumPy"
             ) from error
 
     def _on_cuda(self, elided: str | None, choices: Choices) -> CudaExecutable:

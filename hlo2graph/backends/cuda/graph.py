@@ -32,6 +32,7 @@ from hlo2graph.backends.cuda.steps import (
 )
 from hlo2graph.backends.cuda.temporaries.inside import Inside
 from hlo2graph.errors import BackendError
+from hlo2graph.options import chosen
 from hlo2graph.program.device_figures import figures_for
 
 CONDITIONALS = 12030  # driver version from which WHILE and IF nodes exist
@@ -39,7 +40,8 @@ SWITCHES = 12080  # from which IF-ELSE and SWITCH nodes, and empty bodies, exist
 ROOM = 1.25  # blocks a multiprocessor, of kernels that leave room for others
 PROGRAMMATIC = 12030  # from which edges may be programmatic
 EARLIEST_WAITER = 90  # the architecture from which kernels can wait for each other
-NO_GRAPH = "update it, or leave these out of the graph: --capture=-while,-conditional"
+WITHOUT = chosen("capture", "-while,-conditional")
+NO_GRAPH = f"update it, or leave these out of the graph: {WITHOUT}"
 
 
 @dataclass(slots=True)
