@@ -139,6 +139,12 @@ def chosen(name: str, value: str) -> str:
     return f"{flags_of([name])}{between}{value} (in Python {name}={value!r})"
 
 
+def both_names(names: Iterable[str]) -> str:
+    """Return options as the command line has them, and as Python has them."""
+    held = list(names)
+    return f"{flags_of(held)} (in Python {', '.join(f'{name}=' for name in held)})"
+
+
 def flags_of(names: Iterable[str]) -> str:
     """Return options as the command line has them, one after another."""
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)

@@ -14,6 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias, Unpack, cast
 
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions, GraphOptions
+from hlo2graph.backends.cuda.support import input_first
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.collector import paused
 from hlo2graph.errors import BackendError, InputError
@@ -30,9 +31,9 @@ from hlo2graph.options import (
     Observer,
     Options,
     PlanOptions,
+    both_names,
     check_choice,
     check_keywords,
-    flags_of,
 )
 from hlo2graph.passes.alone import ALONE
 from hlo2graph.passes.call_asyncs import call_asyncs
@@ -229,7 +230,9 @@ def compile(
     check_choice("backend", backend, BACKENDS)
     planning, running = _parted(options)
     choices = Choices(matmul_precision, **running)
-    machine = machine_for(backend)
+    make_anywhere = partial(plan, program, filename=filename, **_for_a_gpu(program, planning))
+    with input_first(make_anywhere, elided):
+        machine = machine_for(backend)
     if not _is_planned(program):
         planning.setdefault("target", machine)
     make = partial(plan, program, filename=filename, observe=observe, **planning)
@@ -250,6 +253,11 @@ def compile(
         made, texts = planned_once(place, make)
         given = cast(CudaOptions, asdict(choices))
         return CudaExecutable(made, elided=elided, texts=texts, **given)
+
+
+def _for_a_gpu(program: Module | Plan | str, planning: PlanOptions) -> PlanOptions:
+    """Return the options to plan with where no GPU says which it is; a plan has its own."""
+    return planning if _is_planned(program) else {"target": "sm_90", **planning}
 
 
 def _parted(options: CompileOptions) -> tuple[PlanOptions, GraphOptions]:
@@ -331,8 +339,8 @@ def _planned_before(
     program: Plan | str, filename: str, observe: Observer | None, options: PlanOptions
 ) -> Plan:
     if options:
-        flags = flags_of(options)
-        raise InputError(f"{flags}: a thunk sequence is planned already; plan its HLO instead")
+        given = both_names(options)
+        raise InputError(f"{given}: a thunk sequence is planned already; plan its HLO instead")
     made = program if isinstance(program, Plan) else parse_plan(program, filename)
     _seen_by(observe)("plan", made)
     return made

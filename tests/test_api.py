@@ -320,3 +320,37 @@ def test_the_way_out_is_named_as_flag_and_as_keyword():
     way = "--elided zeros (in Python elided='zeros')"
     assert way in "\n".join(note.message for note in found.value.notes)
     assert h2g.compile(text, "host", elided="zeros")()[0].shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "said"),
+    [
+        ("no HLO at all", {}, r"<string>:1:1: error: "),
+        (ADD.replace("add(x", "add(nobody"), {}, r":\d+:\d+: error: no instruction here is named"),
+        (ADD, {"fuse": "all"}, "fuse is one of"),
+        (ADD, {"pointers": "none"}, "pointers is one of"),
+        (ADD, {"memory_budget": "much"}, "memory_budget"),
+        (ADD, {"elided": "ones"}, "zeros or random:SEED"),
+        ("HloModule m\nENTRY e { ROOT c = f32[4] constant({...}) }", {}, "elides the value of c"),
+        (h2g.plan(ADD, target="host"), {"fuse": "none"}, r"--fuse \(in Python fuse=\): a thunk"),
+        (17, {}, "a program is"),
+    ],
+)
+def test_a_mistake_is_said_before_the_gpu_that_is_missing(monkeypatch, program, options, said):
+    def no_gpu():
+        raise BackendError("no driver here")
+
+    monkeypatch.setattr("hlo2graph.pipeline.cuda_target", no_gpu)
+    with pytest.raises(h2g.HloError, match=said):
+        h2g.compile(program, "cuda", **options)
+    with pytest.raises(BackendError, match="no driver here"):
+        h2g.compile(ADD, "cuda")
+
+
+def test_a_mistake_in_a_file_is_said_before_the_gpu_that_is_missing(tmp_path):
+    text = "HloModule m\nENTRY e { ROOT c = f32[4] constant({...}) }"
+    h2g.save(h2g.plan(text, target="sm_90"), tmp_path / "m.h2g", arches=())
+    with pytest.raises(h2g.HloError, match="elides the value of c"):
+        h2g.load(tmp_path / "m.h2g")
+    with pytest.raises(BackendError):
+        h2g.load(tmp_path / "m.h2g", elided="zeros")

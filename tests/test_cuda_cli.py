@@ -65,7 +65,7 @@ def test_kernels_of_a_sequence_that_is_planned(cli, pair, tmp_path):
     assert out == cli("kernels", pair)[1]
     code, _, err = cli("kernels", path, "--target", "sm_90")
     assert code == 2
-    assert "--target: a thunk sequence is planned already" in err
+    assert "--target (in Python target=): a thunk sequence is planned already" in err
 
 
 def test_kernels_of_what_cuda_cannot_run(cli, tmp_path):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 import hlo2graph
 from hlo2graph.cli.files import Input, joined, modules_in
-from hlo2graph.errors import BackendError, HloError, InputError
+from hlo2graph.errors import HloError, InputError
 from hlo2graph.options import Observer, PlanOptions, flags_of
 
 if TYPE_CHECKING:
@@ -76,19 +77,13 @@ def input_first(
 ) -> Iterator[None]:
     """Where the body finds that a GPU is missing, say before that what is wrong with the input.
 
-    So a mistake is the same mistake on every machine. `look` raises for what else is wrong.
+    `look` raises for what else is wrong.
     """
-    try:
-        yield
-    except BackendError:
-        from hlo2graph.backends.cuda.support import check_support
-        from hlo2graph.backends.elided import fill_elided
+    from hlo2graph.backends.cuda import support
 
-        options: PlanOptions = planning if is_planned(part) else {"target": "sm_90", **planning}
-        plan = fill_elided(plan_of(part, **options), elided)
-        check_support(plan)
-        look(plan)
-        raise
+    options: PlanOptions = planning if is_planned(part) else {"target": "sm_90", **planning}
+    with support.input_first(partial(plan_of, part, **options), elided, look):
+        yield
 
 
 def canonical(whole: Input) -> str:

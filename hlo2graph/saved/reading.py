@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from hlo2graph.backends.cuda.choices import Choices, CudaOptions
+from hlo2graph.backends.cuda.support import input_first
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.collector import paused
 from hlo2graph.errors import BackendError, InputError
@@ -111,7 +112,8 @@ class Saved:
                 check_legal(self.plan.computations)
                 return HostExecutable(self.plan, elided=elided)
         try:
-            return self._on_cuda(elided, choices)
+            with input_first(lambda: self.plan, elided):
+                return self._on_cuda(elided, choices)
         except BackendError as error:
             kernels = f"kernels for {', '.join(self.arches)}" if self.arches else "no kernels yet"
             raise BackendError(

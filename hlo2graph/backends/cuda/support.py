@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 
+from hlo2graph.backends.elided import fill_elided
 from hlo2graph.backends.support import check_computations
-from hlo2graph.errors import UnsupportedError
+from hlo2graph.errors import BackendError, UnsupportedError
 from hlo2graph.hlo import Computation, Instruction
 from hlo2graph.ops import OPS
 from hlo2graph.ops.device import EMITTED, NoDevice, OwnKernel, device_of
@@ -36,6 +38,26 @@ def check_support(plan: Plan) -> None:
 
     check_computations(plan, "cuda", refusals)
     _check_places(plan)
+
+
+@contextmanager
+def input_first(
+    make: Callable[[], Plan],
+    elided: str | None = None,
+    look: Callable[[Plan], object] = lambda _: None,
+) -> Iterator[None]:
+    """Where the body finds that a GPU is missing, say before that what is wrong with the input.
+
+    So a mistake is the same mistake on every machine. `make` plans the input for any GPU, and
+    `look` raises for what else is wrong.
+    """
+    try:
+        yield
+    except BackendError:
+        made = fill_elided(make(), elided)
+        check_support(made)
+        look(made)
+        raise
 
 
 def _check_places(plan: Plan) -> None:
