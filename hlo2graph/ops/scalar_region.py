@@ -64,6 +64,27 @@ def binary_reducer(computations: Mapping[str, Computation], name: str) -> str | 
     return root.opcode if swapped else None
 
 
+def index_compared(computations: Mapping[str, Computation], name: str) -> int | None:
+    """Return which of several values that `name` folds is an index, of which the lower one counts.
+
+    That is what the arg max and arg min of JAX and others look like: of equal elements they take
+    the one of lower index, of two NaNs the left one, which is the first where the left one is what
+    comes before.
+    """
+    computation = computations[name]
+    numbers = {p.name: at for at, p in enumerate(computation.parameters)}
+    count = len(numbers) // 2
+    for instr in computation.instructions if count > 1 else ():
+        if instr.opcode != "compare" or instr.attrs.get("direction") != "LT":
+            continue
+        one, other = (numbers.get(operand, -1) for operand in instr.operands)
+        shape = computation[instr.operands[0]].shape
+        is_integer = isinstance(shape, Shape) and shape.dtype.is_integer
+        if is_integer and 0 <= one < count and other == one + count:
+            return one
+    return None
+
+
 def in_any_order(computations: Mapping[str, Computation]) -> frozenset[str]:
     """Return the regions that fold to the same bits in whatever order: none that rounds."""
     opcodes = {name: binary_reducer(computations, name) for name in computations}

@@ -144,7 +144,7 @@ class _Writer:
                 self.emit.bind(dtype, f"{array}[own + half * {plan.width} + {k}]")
                 for dtype, array in zip(dtypes_of(reduce), arrays, strict=True)
             ]
-            self.fold.fold(reduce, held, values)
+            self.fold.join(reduce, held, values)
 
     # ---- results --------------------------------------------------------------------------
 
@@ -182,5 +182,5 @@ class _Writer:
                 emit.bind(dtype, f"{array}[threadIdx.x + {k * plan.width}]")
                 for dtype, array in zip(types, arrays, strict=True)
             ]
-            self.fold.fold(reduce, total, values)
+            self.fold.join(reduce, total, values)
         return total

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 
 from hlo2graph.backends.cuda.ctypes import storage_type
 from hlo2graph.backends.cuda.element import ElementEmitter
@@ -20,6 +21,7 @@ from hlo2graph.ops import OPS
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Folding
 from hlo2graph.ops.region_spaces import Size
+from hlo2graph.ops.scalar_region import index_compared
 
 Values = tuple[Expr, ...]  # an element of each leaf
 
@@ -150,11 +152,25 @@ class FoldWriter:
 
     def part(self, reduce: Instruction, held: Sequence[Expr]) -> Part:
         """Return the variables `held` as a part that threads fold together."""
+        return Part(dtypes_of(reduce), held, partial(self.join, reduce))
 
-        def fold(into: Sequence[Expr], values: Sequence[Expr]) -> None:
+    def join(self, reduce: Instruction, into: Sequence[Expr], values: Sequence[Expr]) -> None:
+        """Fold another thread's part into the variables `into`.
+
+        Threads have elements from all over the row. Where one of what they fold is an index, the
+        lower one goes to the left: which of several NaNs wins is decided by where each stands.
+        """
+        index = index_compared(self.emit.computations, str(reduce.attrs["to_apply"]))
+        if index is None:
             self.fold(reduce, into, values)
-
-        return Part(dtypes_of(reduce), held, fold)
+            return
+        emit, later = self.emit, self.emit.fresh("later")
+        emit.line(f"const bool {later} = {values[index]} < {into[index]};")
+        sides: list[list[Expr]] = [[], []]
+        for dtype, mine, other in zip(dtypes_of(reduce), into, values, strict=True):
+            sides[0].append(emit.bind(dtype, f"{later} ? {other} : {mine}"))
+            sides[1].append(emit.bind(dtype, f"{later} ? {mine} : {other}"))
+        self.assign(reduce, into, self._called(reduce, *sides))
 
     def settle(self, reduce: Instruction, partial: Sequence[Expr], row: Place) -> None:
         """Fold in the init values: what `partial` then holds is the element of `reduce`."""
