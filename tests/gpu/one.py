@@ -191,7 +191,7 @@ def measured(program, path: Path, executable, given: argparse.Namespace) -> dict
         "arena_bytes": stats.arena_bytes,
         "unrolled": executable.unrolled,
         "stages": stages,
-        "verdict": cuda_verdict(found, built, stats.width),
+        "verdict": cuda_verdict(found, built, stats, executable.serial.is_steered),
         "profile": profiled(executable, args),
     }
 
