@@ -23,17 +23,31 @@ LONG = (
     ("softmax", "f32", 33001),
     ("softmax", "f64", 20001),
 )
-FROM_THE_BEST = (  # two values that fold together
-    "HloModule m"
-    + regions("f32")
-    + """ENTRY e { x = f32[2,40000] parameter(0) i = s32[2,40000] iota(), iota_dimension=1
-  low = f32[] constant(-inf) zero = s32[] constant(0)
-  b = (f32[2], s32[2]) reduce(x, i, low, zero), dimensions={1}, to_apply=best
+
+
+def from_the_best(dtype: str, low: str) -> str:
+    """Return a module in which two values fold together."""
+    return (
+        "HloModule m"
+        + regions(dtype)
+        + f"""ENTRY e {{ x = {dtype}[2,40000] parameter(0)
+  i = s32[2,40000] iota(), iota_dimension=1
+  low = {dtype}[] constant({low}) zero = s32[] constant(0)
+  b = ({dtype}[2], s32[2]) reduce(x, i, low, zero), dimensions={{1}}, to_apply=best
   at = s32[2] get-tuple-element(b), index=1
-  spread = s32[2,40000] broadcast(at), dimensions={0}
-  ROOT r = s32[2,40000] subtract(i, spread) }
+  spread = s32[2,40000] broadcast(at), dimensions={{0}}
+  ROOT r = s32[2,40000] subtract(i, spread) }}
 """
-)
+    )
+
+
+PARTS = f"""HloModule m
+{regions("c128")}
+ENTRY e {{ x = c128[2,17000] parameter(0) zero = c128[] constant((0, 0))
+  sum = c128[2] reduce(x, zero), dimensions={{1}}, to_apply=add
+  sums = c128[2,17000] broadcast(sum), dimensions={{0}}
+  ROOT r = c128[2,17000] divide(x, sums) }}
+"""
 
 
 def text_of(form: str, dtype: str, columns: int, *, rows: int = 80, target: str = "sm_90") -> str:
@@ -50,7 +64,9 @@ def cluster_of(text: str) -> int:
 @needs_gxx
 def test_rows_of_clusters_agree_with_the_host():
     texts = {f"{form} {n}": fold_program(form, dtype, (3, n), (1,)) for form, dtype, n in LONG}
-    texts["from the best"] = FROM_THE_BEST
+    texts["from the best"] = from_the_best("f32", "-inf")
+    texts["from the best byte"] = from_the_best("s8", "-128")
+    texts["parts of a complex sum"] = PARTS
     with planned(texts, SM_90) as (plans, kernels):
         for plan in plans.values():
             (source,) = kernels_of(plan).values()
@@ -59,23 +75,24 @@ def test_rows_of_clusters_agree_with_the_host():
 
 
 @needs_gxx
-@pytest.mark.parametrize("left_out", [0, 1])
-def test_a_missing_barrier_of_a_cluster_is_noticed(monkeypatch, left_out):
+@pytest.mark.parametrize(
+    "left_out", ["cluster_waits", "meetings_open", "meeting_expects", "hand_over", "meeting_ends"]
+)
+def test_a_missing_step_of_a_meeting_is_noticed(monkeypatch, left_out):
     """Nothing may be handed over before all have begun, or be read before all have handed over."""
     line, met = ElementEmitter.line, []
 
     def without(emit: ElementEmitter, text: str) -> None:
-        if text in ("hlo::cluster_waits();", "hlo::cluster_meets();"):
+        if f"hlo::{left_out}(" in text:
             met.append(text)
-            if len(met) - 1 == left_out:
-                return
-        line(emit, text)
+        if text not in met[:1]:
+            line(emit, text)
 
     monkeypatch.setattr(ElementEmitter, "line", without)
     text = fold_program("layer_norm", "f32", (3, 40000), (1,))
     with planned({"rows": text}, SM_90) as (plans, kernels), pytest.raises(AssertionError):
         agree_with_the_host(plans["rows"], kernels)
-    assert len(met) > 2
+    assert met
 
 
 @pytest.mark.parametrize(("form", "dtype", "columns"), LONG)

@@ -104,7 +104,7 @@ def test_other_rows_beside_the_largest_are_looked_at_for_themselves():
 
 
 def barriers(text: str) -> int:
-    return text.count("cluster_meets") + text.count("__syncthreads")
+    return text.count("meeting_ends") + text.count("__syncthreads")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@
 // block goes on once all its threads do, or have ended. Shared memory is static,
 // and spoilt before each block. The blocks of a cluster run at once, each with shared memory of its
 // own; one of them begins when those before it can but wait for it, and what is read of others that
-// have not begun, or have ended, is spoilt. Atomics are plain, since nothing runs at once.
+// have not begun, or have ended, is spoilt. A place where they meet counts arrivals and bytes as an
+// mbarrier does; where a thread waits for what never comes, shared memory is spoilt, and it goes on.
+// Asynchronous copies arrive when their thread waits for them. Atomics are plain, since nothing runs
+// at once.
 // `run_backwards` turns the order of blocks and threads round: what a barrier is missing for then comes
 // out otherwise.
 #pragma once
@@ -44,7 +47,7 @@ extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")
 
 namespace emulated {
 
-enum Barrier : char { nothing, block_barrier, cluster_barrier };
+enum Barrier : char { nothing, block_barrier, cluster_barrier, meeting };
 
 struct Fiber {
   jmp_buf place;  // where it goes on
@@ -58,6 +61,7 @@ struct Block {  // or the blocks of a cluster: the first's number, and all of th
   std::vector<Barrier> waits;  // at which barrier
   std::vector<unsigned> arrivals;  // at barriers of the cluster
   unsigned begun = 0;  // blocks of the cluster
+  bool came = false;  // anything to a meeting, since threads went on
   std::vector<uint64_t> exchange;  // one word a thread: what a shuffle hands over
   jmp_buf scheduler;
   unsigned current = 0;
@@ -124,6 +128,24 @@ inline void wait(Barrier barrier) {
 }
 inline void arrive_at_cluster() { ++block.arrivals[block.current]; }
 inline void wait_for_cluster() { wait(cluster_barrier); }
+
+// An mbarrier of one arrival, of one phase: in the place of its word.
+struct Meeting {
+  int16_t arrivals, is_over;
+  int32_t bytes;  // expected; less than none where more have come
+};
+inline void open_meeting(void* place) { *(Meeting*)place = {1, 0, 0}; }
+inline void come_to_meeting(void* place, int arrivals, int bytes) {
+  Meeting& at = *(Meeting*)place;
+  at.arrivals -= arrivals;
+  at.bytes += bytes;
+  if (at.arrivals == 0 && at.bytes == 0) at.is_over = 1;
+  block.came = true;
+}
+inline void wait_for_meeting(const void* place) {
+  while (!((const Meeting*)place)->is_over) wait(meeting);
+}
+
 inline bool can_reach(unsigned rank) {
   const unsigned each = block.dim.x, blocks = block.done.size() / each;
   if (turned(rank, blocks) >= block.begun) return false;
@@ -150,13 +172,26 @@ inline void release(unsigned first, unsigned count) {
   for (unsigned t = first; t < first + count; ++t) block.waits[t] = nothing;
 }
 
-// The same of a cluster's barrier, at which threads may have arrived before they wait.
-inline void release_cluster() {
+// The same of a cluster's barrier, at which threads may have arrived before they wait. Tell whether
+// any can go.
+inline bool release_cluster() {
   unsigned least = ~0u;
+  bool goes = false;
   for (unsigned t = 0; t < block.done.size(); ++t)
     if (!block.done[t]) least = std::min(least, block.arrivals[t]);
   for (unsigned t = 0; t < block.done.size(); ++t)
-    if (block.waits[t] == cluster_barrier && block.arrivals[t] <= least) block.waits[t] = nothing;
+    if (block.waits[t] == cluster_barrier && block.arrivals[t] <= least) {
+      block.waits[t] = nothing;
+      goes = true;
+    }
+  return goes;
+}
+
+// What one block leaves in a kernel's shared arrays may not reach the next.
+inline void spoil_shared() {
+  memset(__start_shared_memory, 0xA5, __stop_shared_memory - __start_shared_memory);
+  memset(dynamic_shared.all.data(), 0xA5, dynamic_shared.all.size());
+  for (auto& aside : declared_shared.aside) aside.assign(declared_shared.size(), (char)0xA5);
 }
 
 inline void run_block(unsigned count, bool cooperative) {
@@ -174,14 +209,14 @@ inline void run_block(unsigned count, bool cooperative) {
   block.begun = 1;
   block.exchange.assign(count + 32, 0);
   for (bool alive = true; alive;) {
-    bool moves = alive = false;
+    bool moves = alive = block.came = false;
     for (unsigned t = 0; t < block.begun * block.dim.x; ++t) {
       block.current = turned(t, count);
       if (block.done[block.current]) continue;
       declared_shared.turn_to(block.current / block.dim.x);
       if (block.waits[block.current] == nothing) go_on();
       alive = alive || !block.done[block.current];
-      moves = moves || (!block.done[block.current] && block.waits[block.current] != cluster_barrier);
+      moves = moves || (!block.done[block.current] && block.waits[block.current] < cluster_barrier);
     }
     if (!moves && block.begun * block.dim.x < count) {
       ++block.begun;
@@ -189,15 +224,10 @@ inline void run_block(unsigned count, bool cooperative) {
       continue;
     }
     for (unsigned t = 0; t < count; t += block.dim.x) release(t, block.dim.x);
-    release_cluster();
+    const bool goes = release_cluster();
+    if (alive && !goes && !moves && !block.came) spoil_shared();
+    std::replace(block.waits.begin(), block.waits.end(), meeting, nothing);
   }
-}
-
-// What one block leaves in a kernel's shared arrays may not reach the next.
-inline void spoil_shared() {
-  memset(__start_shared_memory, 0xA5, __stop_shared_memory - __start_shared_memory);
-  memset(dynamic_shared.all.data(), 0xA5, dynamic_shared.all.size());
-  for (auto& aside : declared_shared.aside) aside.assign(declared_shared.size(), (char)0xA5);
 }
 
 inline void launch(void (*body)(void**), void** arguments, unsigned blocks, unsigned threads,

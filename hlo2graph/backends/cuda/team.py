@@ -56,17 +56,18 @@ class Team:
         slices = min(most, 1 << (steps.bit_length() - 1))
         return Team(max(1, WIDE_TEAM // slices), slices)
 
-    def place(self, emit: ElementEmitter) -> None:
-        """Declare `lane`, `slice` and the number of the `result`."""
+    def place(self, emit: ElementEmitter, folds: int = 1) -> None:
+        """Declare `lane`, `slice` and the number of the `result`, for so many folds to come."""
         if self.blocks > 1:
-            self._place_cluster(emit)
+            self._place_cluster(emit, folds)
             return
         emit.line(f"const int lane = threadIdx.x / {self.slices};")
         emit.line(f"const int slice = threadIdx.x % {self.slices};")
         emit.line(f"const {emit.index_type} result = {emit.block_index} * {self.lanes} + lane;")
 
-    def _place_cluster(self, emit: ElementEmitter) -> None:
-        emit.line("hlo::cluster_begins();")
+    def _place_cluster(self, emit: ElementEmitter, folds: int) -> None:
+        emit.line(f"__shared__ hlo::u64 meetings[{folds}];")
+        emit.line(f"hlo::meetings_open(meetings, {folds});")
         number, wide = emit.block_index, emit.index_type
         emit.line(f"const int rank = {number} % {self.blocks};")
         emit.line(f"const int slice = rank * {self.threads} + threadIdx.x;")
@@ -77,8 +78,10 @@ class Team:
         if self.blocks > 1:
             emit.line("hlo::cluster_waits();")
 
-    def combine(self, emit: ElementEmitter, parts: Sequence[Part], *, all_threads: bool) -> None:
-        """Fold the threads' parts in pairs, in a fixed order.
+    def combine(
+        self, emit: ElementEmitter, parts: Sequence[Part], *, all_threads: bool, number: int = 0
+    ) -> None:
+        """Fold the threads' parts in pairs, in a fixed order: the fold of that number.
 
         The whole is left with the thread of slice 0, or with all threads of the result. All threads
         of the block take part.
@@ -86,8 +89,10 @@ class Team:
         self._shuffled(emit, parts, min(self.slices, WARP) // 2)
         warps = self.slices // WARP
         if warps > 1:
-            exchange = self._exchange if self.blocks == 1 else self._exchange_cluster
-            exchange(emit, parts, warps)
+            if self.blocks == 1:
+                self._exchange(emit, parts, warps)
+            else:
+                self._exchange_cluster(emit, parts, warps, f"&meetings[{number}]")
             self._shuffled(emit, parts, min(warps, WARP) // 2)
         if all_threads and self.slices > 1:
             first = f"threadIdx.x % {WARP} / {self.slices} * {self.slices}"
@@ -122,28 +127,37 @@ class Team:
         for place, name in shared:
             emit.line(f"{name} = {place}[lane * {warps} + slice % {warps}];")
 
-    def _exchange_cluster(self, emit: ElementEmitter, parts: Sequence[Part], warps: int) -> None:
+    def _exchange_cluster(
+        self, emit: ElementEmitter, parts: Sequence[Part], warps: int, meeting: Expr
+    ) -> None:
         """Give each thread what a lane of all warps of the cluster holds.
 
-        A warp's lanes hand over its part, one to each block.
+        A warp's lanes hand over its part, one to each block. A block waits for what it is to get:
+        to wait for all blocks at a barrier takes longer.
         """
         shared: list[tuple[Part, list[str]]] = []
         for part in parts:
             places = [emit.fresh("s") for _ in part.held]
             for dtype, place in zip(part.dtypes, places, strict=True):
-                emit.line(f"__shared__ {compute_type(dtype)} {place}[{warps}];")
+                emit.line(f"__shared__ hlo::Handed<{compute_type(dtype)}> {place}[{warps}];")
             shared.append((part, places))
             for name in part.held:
                 emit.line(f"{name} = hlo::shuffle_from({name}, 0);")
         mine, to = f"slice / {WARP}", f"threadIdx.x % {WARP}"
+        sizes = " + ".join(f"sizeof({place})" for _, places in shared for place in places)
+        emit.line(f"hlo::meeting_expects({meeting}, {sizes});")
         with emit.block(f"if ({to} < {self.blocks})"):
             for part, places in shared:
                 for place, name in zip(places, part.held, strict=True):
-                    emit.line(f"*hlo::of_block(&{place}[{mine}], {to}) = {name};")
-        emit.line("hlo::cluster_meets();")
+                    emit.line(f"hlo::hand_over(&{place}[{mine}], {name}, {to}, {meeting});")
+        emit.line(f"hlo::meeting_ends({meeting});")
         for part, places in shared:
             at = f"threadIdx.x % {min(warps, WARP)}"
             for place, name in zip(places, part.held, strict=True):
-                emit.line(f"{name} = {place}[{at}];")
+                emit.line(f"{name} = hlo::handed({place}[{at}]);")
             for first in range(WARP, warps, WARP):
-                part.fold(part.held, [f"{place}[{first} + {at}]" for place in places])
+                values = [
+                    emit.bind(dtype, f"hlo::handed({place}[{first} + {at}])")
+                    for dtype, place in zip(part.dtypes, places, strict=True)
+                ]
+                part.fold(part.held, values)

@@ -81,7 +81,7 @@ class _Writer:
         """Write all lines."""
         if self._keeper:
             self._keeper.declare()
-        self.plan.team.place(self.emit)
+        self.plan.team.place(self.emit, 1 if self._softmax else len(self.region.stages))
         self._place_row()
         ready = {k: self._stage_before(k) for k in self.fold.results(Size.FULL)}
         start = len(self.emit.lines)
@@ -238,7 +238,8 @@ class _Writer:
         parts = [fold.part(reduce, own) for reduce, own in held]
         if number == 0:
             self.plan.team.meet(self.emit)
-        self.plan.team.combine(self.emit, parts, all_threads=self._is_awaited(number))
+        awaited = self._is_awaited(number)
+        self.plan.team.combine(self.emit, parts, all_threads=awaited, number=number)
         for reduce, own in held:
             fold.settle(reduce, own, self.row)
 
