@@ -1,4 +1,4 @@
-"""Long rows whose dear values wait in shared memory for the row's total."""
+"""Long rows that wait in shared memory for the row's total, or whose dear values do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def test_kept_rows_agree_with_the_host():
 def test_a_row_is_read_once_where_two_fit_a_multiprocessor(form, dtype, columns):
     source = kernel(form, dtype, 4000, columns)
     before, _, after = source.text.partition("shuffle_down")
-    assert (source.threads, source.shared_bytes) == (512, 2 * columns)
+    assert source.threads == 512
+    assert 2 * columns <= source.shared_bytes < 2 * columns + 8192 + 32  # whole words of all
     assert "__launch_bounds__(512, 2)" in before
     assert "p0[" in before
     assert "p0[" not in after
@@ -78,7 +79,7 @@ def test_three_rows_are_kept_where_a_block_could_just_hold_one(form, rows, colum
 def test_of_odd_rows_three_are_kept_for_softmaxes(form, columns, bounds):
     source = kernel(form, "bf16", 4000, columns)
     assert f"__launch_bounds__({bounds})" in source.text
-    assert source.shared_bytes == 2 * columns * ("," in bounds)
+    assert (source.shared_bytes > 2 * columns) == ("," in bounds)
 
 
 @pytest.mark.parametrize(("dtype", "columns"), DEAR)
@@ -108,7 +109,7 @@ def test_nothing_else_is_kept(form, dtype, columns):
 @pytest.mark.parametrize("columns", [40000, 50257])
 def test_rounds_of_long_rows_have_no_tests(columns):
     text = kernel("layer_norm", "bf16", 4000, columns).text
-    rounds = text[text.index("for (") : text.index("shuffle_down")]
+    rounds = text[text.index("copies_land") : text.index("shuffle_down")]
     assert rounds.count("if (") == 1 + (columns % 8 > 0)  # the first round, and the row's ends
 
 

@@ -54,7 +54,10 @@ def test_rows_that_begin_anywhere_agree_with_the_host(with_many_rows):
 
 @pytest.mark.parametrize(
     ("dtype", "columns", "shifted"),
-    [("bf16", 1501, True), ("u8", 1502, True), ("bf16", 1502, False), ("f32", 1501, False)],
+    [
+        *(("bf16", 1501, True), ("u8", 1502, True), ("bf16", 1502, False)),
+        *(("f32", 1501, False), ("f32", 50257, True), ("f32", 50256, False)),
+    ],
 )
 def test_which_rows_go_by_words_that_they_begin_anywhere_in(dtype, columns, shifted):
     text = (
@@ -62,5 +65,5 @@ def test_which_rows_go_by_words_that_they_begin_anywhere_in(dtype, columns, shif
         if dtype != "u8"
         else sums(100_000, columns)
     )
-    vector = {"bf16": 4, "u8": 8, "f32": 2}[dtype]
+    vector = {"bf16": 4, "u8": 8, "f32": 4}[dtype]
     assert (f"+ {vector - 1}) / {vector};" in text_of(text)) == shifted

@@ -146,6 +146,23 @@ inline void wait_for_meeting(const void* place) {
   while (!((const Meeting*)place)->is_over) wait(meeting);
 }
 
+// A copy to shared memory, of which each thread's own arrive when it waits for them.
+struct Copy {
+  void* to;
+  const void* from;
+  unsigned bytes;
+};
+inline std::vector<std::vector<Copy>> copies;  // a thread's
+inline void copy_ahead(void* to, const void* from, unsigned bytes) {
+  if (copies.size() < block.done.size()) copies.resize(block.done.size());
+  copies[block.current].push_back({to, from, bytes});
+}
+inline void copies_land() {
+  if (block.current >= copies.size()) return;
+  for (const Copy& copy : copies[block.current]) memcpy(copy.to, copy.from, copy.bytes);
+  copies[block.current].clear();
+}
+
 inline bool can_reach(unsigned rank) {
   const unsigned each = block.dim.x, blocks = block.done.size() / each;
   if (turned(rank, blocks) >= block.begun) return false;
@@ -208,6 +225,7 @@ inline void run_block(unsigned count, bool cooperative) {
   block.arrivals.assign(count, 0);
   block.begun = 1;
   block.exchange.assign(count + 32, 0);
+  copies.clear();
   for (bool alive = true; alive;) {
     bool moves = alive = block.came = false;
     for (unsigned t = 0; t < block.begun * block.dim.x; ++t) {

@@ -38,6 +38,31 @@ __device__ inline char* dynamic_shared() {
 #endif
 }
 
+// Bytes side by side from memory to shared memory, 4, 8 or some times 16: on the way until the thread
+// waits in `copies_land`.
+template <int Bytes> __device__ inline void copy_ahead(void* to, const void* from) {
+#ifdef __CUDA_ARCH__
+  const u32 place = (u32)__cvta_generic_to_shared(to);
+  if (Bytes % 16 == 0)
+    for (int k = 0; k < Bytes; k += 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place + k),
+                   "l"((const char*)from + k)
+                   : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(Bytes)
+                 : "memory");
+#else
+  emulated::copy_ahead(to, from, Bytes);
+#endif
+}
+__device__ inline void copies_land() {
+#ifdef __CUDA_ARCH__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  emulated::copies_land();
+#endif
+}
+
 // What `move` makes of each word of x: the shuffles below take values of any size.
 template <class T, class Move> __device__ inline T by_words(T x, Move move) {
   const int words = (sizeof(T) + 3) / 4;

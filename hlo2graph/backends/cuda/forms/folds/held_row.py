@@ -20,6 +20,8 @@ from hlo2graph.program.device_figures import DeviceFigures
 MOST_HELD = {256: 64, 512: 48, 1024: 32}  # 4-byte values a thread, by the threads of a block
 MOST_LINES_HELD = 16000  # of a kernel that would compute all again if it held nothing
 CLUSTERS = ((2, 256, 32), (4, 256, 32), (8, 256, 32), (8, 512, 48))  # blocks, threads, values
+BESIDE = 16  # registers of a thread, for all but the values that it holds
+REGISTERS = 1 << 16  # of a multiprocessor
 LARGEST = 8  # blocks
 LONG = 1 << 14  # elements of a row that takes a block long
 
@@ -74,6 +76,16 @@ class Holding:
 def most_held(threads: int) -> int:
     """Return how many values each thread of a block of so many can hold."""
     return next(count for most, count in MOST_HELD.items() if threads <= most)
+
+
+def resident(cluster: Team) -> int:
+    """Return how many blocks of such clusters a multiprocessor is to have at once."""
+    return REGISTERS // (cluster.threads * (most_of(cluster) + BESIDE))
+
+
+def most_of(cluster: Team) -> int:
+    """Return how many values each thread of such clusters can hold."""
+    return next(most for _, threads, most in CLUSTERS if threads == cluster.threads)
 
 
 def looks(region: Rows, signature: Signature) -> int:

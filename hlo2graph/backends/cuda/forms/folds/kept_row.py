@@ -1,9 +1,11 @@
 """What a row that is read in rounds keeps in shared memory, so that later rounds find it there.
 
-Where two or three rows fit a multiprocessor, that is what they are made of, as it was read: while
-one waits for memory, another computes. Where one does, it is the one dear value that the last stage
-and a result both ask for: a softmax would else compute each exponential twice. A thread comes back
-to what it has kept itself.
+Where two or three rows fit a multiprocessor, that is what they are made of, as it was read, which
+asynchronous copies bring: while one waits for memory, another computes. Longer rows of narrow
+elements are kept by small blocks of a cluster, so that parts of several are on each multiprocessor:
+registers would hold half as many of them. Where one row fits, what is kept is the one dear value
+that the last stage and a result both ask for: a softmax would else compute each exponential twice.
+A thread comes back to what it has kept itself.
 """
 
 from __future__ import annotations
@@ -13,44 +15,82 @@ from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.ctypes import compute_type, storage_type
 from hlo2graph.backends.cuda.forms.folds.fold_places import Run
-from hlo2graph.backends.cuda.forms.folds.folding import FUNCTIONS, FoldWriter
+from hlo2graph.backends.cuda.forms.folds.folding import (
+    FUNCTIONS,
+    FoldWriter,
+    fewer_for_lines,
+    lines_each,
+)
+from hlo2graph.backends.cuda.forms.folds.shifted_rows import (
+    may_shift,
+    side_by_side,
+    whole_runs,
+)
 from hlo2graph.backends.cuda.forms.line_order import loads_first
-from hlo2graph.backends.cuda.source import Signature
+from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
+from hlo2graph.backends.cuda.team import Team
 from hlo2graph.hlo import DTYPES, Computation, DType, Shape
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Rows
 from hlo2graph.ops.region_spaces import Size
+from hlo2graph.program.device_figures import DeviceFigures
 
 SPARE_BYTES = 4 << 10  # of a block, for what its warps fold together, and for the system
 THREADS = {1: 1024, 2: 512, 3: 512}  # of a block, by the blocks of a multiprocessor
 MOST_KEPT = 3  # of these
+PART_THREADS = 256  # of a block that keeps a part of a row
+PARTS = (5, 4)  # such blocks of a multiprocessor: registers are for no more
+CLUSTERS = (2, 4, 8)  # of such blocks
+REGISTER = 4  # bytes
+COPIED = 4  # bytes that a copy brings, at least
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """An instruction whose values are kept, and as what.
 
-    `blocks` of a multiprocessor keep a row each. What `is_read` is kept by the first stage, what
-    is computed by the last one.
+    `blocks` of a multiprocessor keep a row each, or a part of it where they are clusters. What
+    `is_read` is copied before the first stage, `vector` elements at once; what is computed is kept
+    by the last one.
     """
 
     name: str
     dtype: DType
     blocks: int
     is_read: bool
+    vector: int = 1
+    cluster: int = 1
 
     @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return THREADS[self.blocks]
+    def team(self) -> Team:
+        """The threads of a row."""
+        threads = THREADS[self.blocks] if self.cluster == 1 else PART_THREADS
+        return Team(1, threads * self.cluster, self.cluster)
 
     def is_for_all(self, region: Rows, signature: Signature) -> bool:
         """Tell whether rows are kept as they are read, enough of them for all multiprocessors."""
-        return self.is_read and region.results >= self.blocks * signature.device.multiprocessors
+        blocks = self.blocks * signature.device.multiprocessors
+        return self.is_read and region.results * self.cluster >= blocks
+
+    def whole(self, region: Rows) -> int:
+        """Return for how many elements, in whole words, a block that copies them has room."""
+        team, words = self.team, region.steps // self.vector
+        if team.blocks > 1:
+            words = -(-words // team.slices) * team.threads
+        return words * self.vector
 
     def shared_bytes(self, region: Rows) -> int:
-        """Return the bytes of a row."""
-        return self.dtype.size * region.steps
+        """Return the bytes of a block."""
+        if not self.is_read:
+            return self.dtype.size * region.steps
+        ends = 2 * self.vector if region.steps % self.vector else 0
+        return self.dtype.size * (self.whole(region) + ends)
+
+    def fits(self, region: Rows, device: DeviceFigures) -> bool:
+        """Tell whether a multiprocessor has room, and each thread a word."""
+        room = device.shared // self.blocks - SPARE_BYTES
+        enough = whole_runs(region.steps, self.vector) >= self.team.slices
+        return enough and self.shared_bytes(region) <= room
 
 
 def kept_of(
@@ -64,25 +104,40 @@ def kept_of(
     late = any(w and s.elements == count for w, s in zip(region.waits, results, strict=True))
     if region.bridges or (not late and len(region.stages) == 1):
         return None
-    shared, read = signature.device.shared, _read(region, computation)
-    dear = _dear(region, computation) if late else None
-    for blocks in range(most, 1, -1):
-        if read and read.shared_bytes(region) <= shared // blocks - SPARE_BYTES:
-            return replace(read, blocks=blocks)
-    return dear if dear and dear.shared_bytes(region) <= shared - SPARE_BYTES else None
+    found = _ways(_read(region, computation, signature), signature.device, most)
+    if late and (dear := _dear(region, computation)):
+        found.append(dear)
+    return next((kept for kept in found if kept.fits(region, signature.device)), None)
 
 
-def _read(region: Rows, computation: Computation) -> Kept | None:
-    """Return the one parameter that rows are made of."""
+def _ways(read: Kept | None, device: DeviceFigures, most: int) -> list[Kept]:
+    """Return how rows may be kept as they are read, the best first."""
+    if read is None:
+        return []
+    *best, last = (replace(read, blocks=blocks) for blocks in range(most, 1, -1))
+    narrow = read.dtype.size < REGISTER
+    clusters = [cluster for cluster in CLUSTERS if narrow and cluster <= device.cluster]
+    parts = [replace(read, blocks=n, cluster=cluster) for cluster in clusters for n in PARTS]
+    return [*best, *parts, last]
+
+
+def _read(region: Rows, computation: Computation, signature: Signature) -> Kept | None:
+    """Return the one parameter that rows are made of, if it lies as they do, on whole words."""
     space = region.space.shape
     full = [
         p
         for p in computation.parameters
         if isinstance(p.shape, Shape) and p.shape.elements >= space.elements
     ]
-    if len(full) != 1 or not isinstance(full[0].shape, Shape) or full[0].shape.dims != space.dims:
+    if len(full) != 1 or f"p{full[0].payload}" in signature.misaligned:
         return None
-    return Kept(full[0].name, full[0].shape.dtype, 2, is_read=True)
+    (shape,) = full[0].shape.leaves()
+    if (shape.dims, shape.minor_to_major) != (space.dims, space.minor_to_major):
+        return None
+    size = shape.dtype.size
+    vector = ACCESS_BYTES // size if may_shift(region) else side_by_side(region, size)
+    vector = fewer_for_lines(vector, lines_each(computation))
+    return Kept(full[0].name, shape.dtype, 2, is_read=True, vector=vector)
 
 
 def _dear(region: Rows, computation: Computation) -> Kept | None:
@@ -126,6 +181,35 @@ class KeptRow:
         """Write where values lie."""
         kind = storage_type(self.what.dtype)
         self.fold.emit.line(f"{kind}* const kept = ({kind}*)hlo::dynamic_shared();")
+
+    def first(self, at: Expr, vector: int) -> Expr:
+        """Return where this thread keeps run number `at` of the row's, of `vector` elements."""
+        team = self.what.team
+        if team.blocks > 1:
+            own = f"{at} / {team.slices} * {team.threads} + (int)threadIdx.x"
+            at = self.fold.emit.integer(own)
+        return f"{at} * {vector}"
+
+    def end(self, region: Rows, whole: Expr) -> Expr:
+        """Return where a thread keeps its element at the ends of a row with so many between."""
+        return f"{self.what.whole(region) if self.what.is_read else whole} + slice"
+
+    def fetch(self, runs: Sequence[Run], firsts: Sequence[Expr]) -> None:
+        """Let what is read of runs come, each to a number of its own on."""
+        emit, instr = self.fold.emit, self.fold.computation[self.what.name]
+        assert isinstance(instr.shape, Shape)
+        assert isinstance(instr.payload, int)
+        for run, first in zip(runs, firsts, strict=True):
+            found = [
+                emit.place_of(instr.payload, instr.shape, place.index(instr.shape.dims))
+                for place in run.places
+            ]
+            size = self.what.dtype.size * len(found)
+            if size % COPIED == 0:
+                emit.line(f"hlo::copy_ahead<{size}>(&kept[{first}], &{found[0]});")
+                continue
+            for k, place in enumerate(found):
+                emit.line(f"kept[{first} + {k}] = {place};")
 
     def keep(self, runs: Sequence[Run], firsts: Sequence[Expr]) -> None:
         """Keep what was read, or computed, of runs: each from a number of its own on."""

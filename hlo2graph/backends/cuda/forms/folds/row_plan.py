@@ -13,7 +13,7 @@ all that it reads, what only a later stage asks for too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hlo2graph.backends.cuda.forms.folds.folding import (
     MOST_LINES,
@@ -22,9 +22,19 @@ from hlo2graph.backends.cuda.forms.folds.folding import (
     lines_each,
     power_below,
 )
-from hlo2graph.backends.cuda.forms.folds.held_row import Holding, looks, most_held
+from hlo2graph.backends.cuda.forms.folds.held_row import (
+    Holding,
+    looks,
+    most_held,
+    most_of,
+    resident,
+)
 from hlo2graph.backends.cuda.forms.folds.kept_row import MOST_KEPT, Kept, kept_of
-from hlo2graph.backends.cuda.forms.folds.shifted_rows import may_shift, whole_runs
+from hlo2graph.backends.cuda.forms.folds.shifted_rows import (
+    may_shift,
+    side_by_side,
+    whole_runs,
+)
 from hlo2graph.backends.cuda.forms.windows import patch_of
 from hlo2graph.backends.cuda.source import ACCESS_BYTES, Signature
 from hlo2graph.backends.cuda.team import WARP, Team
@@ -43,6 +53,7 @@ SHIFTED_KEPT = 2  # such rows in a multiprocessor's shared memory, at most, but 
 WORD = 4  # bytes, below which an access takes as long as one of these
 FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
 CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
+FULL_REGISTERS = 1024  # threads of a multiprocessor, of which each has 64 registers
 MOST_AHEAD = 32  # elements that a thread waits for at once
 
 
@@ -63,6 +74,7 @@ class RowPlan:
     patch: tuple[int, int] | None = None
     is_shifted: bool = False  # rows begin anywhere in a run; see shifted_rows
     kept: Kept | None = None  # of a row in shared memory
+    resident: int = 0  # blocks that a multiprocessor has at once, where that is known
 
 
 def plan_rows(
@@ -82,7 +94,7 @@ def plan_rows(
         shifted = _shifted(region, signature, reads or sizes, computation, most_kept)
         if shifted is not None:
             return shifted
-    beside = fewer_for_lines(_vector(region, min(sizes)), lines) if size == 1 else width
+    beside = fewer_for_lines(side_by_side(region, min(sizes)), lines) if size == 1 else width
     vector = max(beside, size)
     vectors = region.steps // vector
     most = min(WIDEST, power_below(vectors))
@@ -100,23 +112,27 @@ def plan_rows(
     if cluster and cluster.slices > vectors:  # each thread has a run of columns
         cluster = None
     if cluster:
+        if whole := _by_words(cluster, values, region, signature, max(reads or sizes)):
+            return whole
         held, kept, slices = True, None, cluster.slices
+    if kept and kept.is_read:
+        return _copied(kept, region, signature, lines)
     if held:
         vector = _fuller(region.steps, vector, slices) if size == 1 else size
         vectors = region.steps // vector
         chunks = -(-vectors // slices)
     else:
         passes = looks(region, signature)
-        ahead = max(1, ahead // 2) if kept and kept.blocks == MOST_KEPT else ahead
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(reads or sizes) if passes > 1 else 0
-        slices = kept.threads if kept else _long_slices(region, signature, most, again)
+        slices = kept.team.slices if kept else _long_slices(region, signature, most, again)
         chunks = _even_chunks(vectors // slices, chunks)
     team = cluster or Team(_lanes(region, signature, slices), slices)
     at_once = vector * chunks * len(signature.parameters) <= most_held(team.threads // team.lanes)
     first = held and at_once and _is_resident(region, signature, slices)
     patch = (height, width) if size > 1 else None
-    return RowPlan(team, vector, vectors, chunks, held, first, patch, kept=kept)
+    blocks = kept.blocks if kept else 0
+    return RowPlan(team, vector, vectors, chunks, held, first, patch, kept=kept, resident=blocks)
 
 
 def _shifted(
@@ -132,7 +148,7 @@ def _shifted(
     multiprocessor keeps `most_kept` rows in its shared memory, at most.
     """
     vector, lines = SHIFTED_BYTES // max(sizes), lines_each(computation)
-    if _vector(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
+    if side_by_side(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
         return None
     if signature.misaligned:
         return None
@@ -154,24 +170,61 @@ def _shifted(
     cluster = holding.cluster(slices, region, signature, kept)
     if cluster:
         held, kept, slices = True, None, cluster.slices
+    if kept and kept.is_read:
+        return _copied(kept, region, signature, lines)
     chunks = runs(slices)
     if not held:
         passes = looks(region, signature)
         ahead = min(BYTES_AHEAD // (vector * sum(sizes)), MOST_AHEAD // vector)
-        ahead = max(1, ahead // 2) if kept and kept.blocks == MOST_KEPT else ahead
         chunks = max(1, min(ahead, MOST_LINES // (lines * vector * passes)))
         again = region.steps * sum(sizes) * (passes > 1)
-        slices = kept.threads if kept else _long_slices(region, signature, WIDEST, again)
+        slices = kept.team.slices if kept else _long_slices(region, signature, WIDEST, again)
         chunks = _even_chunks(vectors // slices, chunks)
     if vectors < slices:
         return None
     team = cluster or Team(_lanes(region, signature, slices), slices)
-    return RowPlan(team, vector, vectors, chunks, held, False, is_shifted=True, kept=kept)
+    blocks = kept.blocks if kept else 0
+    plan = RowPlan(team, vector, vectors, chunks, held, reads_first=False, is_shifted=True)
+    return replace(plan, kept=kept, resident=blocks)
+
+
+def _by_words(
+    cluster: Team, values: int, region: Rows, signature: Signature, size: int
+) -> RowPlan | None:
+    """Return the plan of rows of words that a cluster holds, if they begin anywhere in an access.
+
+    They go by whole accesses if the threads have registers for as many as that makes.
+    """
+    vector = ACCESS_BYTES // size
+    if size != WORD or side_by_side(region, size) == vector or not may_shift(region):
+        return None
+    vectors = whole_runs(region.steps, vector)
+    chunks = -(-(vectors + 1) // cluster.slices)
+    if signature.misaligned or (vector * chunks + 1) * values > most_of(cluster):
+        return None
+    plan = RowPlan(cluster, vector, vectors, chunks, held=True, reads_first=False)
+    return replace(plan, is_shifted=True, resident=resident(cluster))
+
+
+def _copied(kept: Kept, region: Rows, signature: Signature, lines: int) -> RowPlan:
+    """Return the plan of rows that are kept as they are read, in words that they begin anywhere in.
+
+    Where a thread has less than 64 registers, these are for half as much at once.
+    """
+    vector, team = kept.vector, kept.team
+    is_shifted = region.steps % vector > 0
+    vectors = whole_runs(region.steps, vector) if is_shifted else region.steps // vector
+    half = kept.blocks * team.threads > FULL_REGISTERS
+    ahead = MOST_AHEAD // vector // (2 if half else 1)
+    most = MOST_LINES // (lines * vector * looks(region, signature))
+    chunks = _even_chunks(vectors // team.slices, min(ahead, most))
+    plan = RowPlan(team, vector, vectors, chunks, held=False, reads_first=False)
+    return replace(plan, is_shifted=is_shifted, kept=kept, resident=kept.blocks)
 
 
 def _is_better(kept: Kept | None, threads: int, region: Rows, signature: Signature) -> bool:
     """Tell whether rows are better kept in shared memory than held by the largest of blocks."""
-    if kept is None or kept.blocks < MOST_KEPT or threads < WIDEST:
+    if kept is None or kept.blocks != MOST_KEPT or threads < WIDEST:
         return False
     return kept.is_for_all(region, signature)
 
@@ -180,15 +233,6 @@ def _even_chunks(words: int, most: int) -> int:
     """Return how many of so many words to take at once, for few to be left to be taken singly."""
     most = max(1, min(words, most))
     return min(range(most, most // 2, -1), key=lambda chunks: words % chunks)
-
-
-def _vector(region: Rows, size: int) -> int:
-    """Return how many columns of elements of `size` bytes a thread takes side by side."""
-    found = ACCESS_BYTES // min(size, ACCESS_BYTES)
-    run = region.steps if region.is_contiguous else region.minor
-    while run % found:
-        found //= 2
-    return found
 
 
 def _fuller(steps: int, vector: int, slices: int) -> int:

@@ -51,8 +51,7 @@ def rows_kernel(
     emitter.leave()
     kept, threads = plan.kept, plan.team.threads
     lines, wide, blocks = emitter.needed_lines(), plan.vector > 1, plan.team.blocks
-    resident = kept.blocks if kept else 0
-    text = signature.declare(lines, threads, wide=wide, resident=resident, cluster=blocks)
+    text = signature.declare(lines, threads, wide=wide, resident=plan.resident, cluster=blocks)
     grid = blocks_for(region.results * blocks, plan.team.lanes)
     shared = kept.shared_bytes(region) if kept else 0
     return KernelSource(signature.name, text, grid, threads, shared)
@@ -74,8 +73,8 @@ class _Writer:
         self._softmax = softmax
         self._shifted: ShiftedRow | None = None
         self._keeper = KeptRow(fold, plan.kept) if plan.kept else None
-        stages = len(region.stages)
-        self._keeps = 0 if plan.kept and plan.kept.is_read else stages - 1  # the stage that does
+        self._is_copied = plan.kept is not None and plan.kept.is_read
+        self._keeps = -1 if self._is_copied else len(region.stages) - 1  # the stage that does
 
     def write(self) -> None:
         """Write all lines."""
@@ -83,6 +82,7 @@ class _Writer:
             self._keeper.declare()
         self.plan.team.place(self.emit, 1 if self._softmax else len(self.region.stages))
         self._place_row()
+        self._fetch()
         ready = {k: self._stage_before(k) for k in self.fold.results(Size.FULL)}
         start = len(self.emit.lines)
         if self.plan.held:
@@ -127,6 +127,14 @@ class _Writer:
         """Tell whether anything but row-size results needs the totals of a stage."""
         later = stage + 1 < len(self.region.stages)
         return later or any(self.region.waits[k] for k in self.fold.results(Size.FULL))
+
+    def _fetch(self) -> None:
+        """Let all of the row come that is kept as it is read, and wait for it."""
+        if self._keeper and self._is_copied:
+            for round_ in self._rounds():
+                with round_ as (runs, firsts, _):
+                    self._keeper.fetch(runs, firsts)
+            self.emit.line("hlo::copies_land();")
 
     # ---- places ---------------------------------------------------------------------------
 
@@ -204,17 +212,22 @@ class _Writer:
 
     @contextmanager
     def _several(self, head: str, steps: Sequence[Expr], is_first: Expr) -> Iterator[_Runs]:
-        vector = self.plan.vector
         with self.emit.block(head):
             places = [self.emit.integer(step) for step in steps]
             run = self._shifted.run if self._shifted else self._run
             runs = [run(at, is_open=False) for at in places]
-            yield runs, [f"{at} * {vector}" for at in places], is_first
+            yield runs, self._firsts(places), is_first
 
     @contextmanager
     def _ends(self, row: ShiftedRow) -> Iterator[_Runs]:
         with self.emit.block(f"if ({row.has_end})"):
-            yield [row.end()], [f"{row.runs} * {self.plan.vector} + slice"], LATER
+            whole = f"{row.runs} * {self.plan.vector}"
+            firsts = [self._keeper.end(self.region, whole)] if self._keeper else []
+            yield [row.end()], firsts, LATER
+
+    def _firsts(self, runs: Sequence[Expr]) -> list[Expr]:
+        """Return where this thread keeps runs of these numbers, if it does."""
+        return [self._keeper.first(at, self.plan.vector) for at in runs] if self._keeper else []
 
     # ---- stages ---------------------------------------------------------------------------
 
@@ -247,9 +260,8 @@ class _Writer:
         """Fold all in one look; store what waits for nothing."""
         for round_ in self._rounds():
             with round_ as (runs, firsts, is_first):
+                self._recall(runs, firsts, 0)
                 softmax.add(runs, is_only=is_first is None)
-                if self._keeper:
-                    self._keeper.keep(runs, firsts)
                 self.fold.store_runs(runs, early, self.inside)
         self.plan.team.meet(self.emit)
         self.plan.team.combine(self.emit, [softmax.part], all_threads=True)

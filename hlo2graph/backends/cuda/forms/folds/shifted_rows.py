@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.folds.fold_places import Place, Run
+from hlo2graph.backends.cuda.source import ACCESS_BYTES
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Rows
 
@@ -21,6 +22,15 @@ def may_shift(region: Rows) -> bool:
     space = region.space
     reduced = [d for d in space.reduced if space.shape.dims[d] > 1]
     return space.shape.is_row_major and region.is_contiguous and len(reduced) == 1
+
+
+def side_by_side(region: Rows, size: int) -> int:
+    """Return how many elements of `size` bytes a thread takes by one access of whole words."""
+    found = ACCESS_BYTES // min(size, ACCESS_BYTES)
+    run = region.steps if region.is_contiguous else region.minor
+    while run % found:
+        found //= 2
+    return found
 
 
 def whole_runs(steps: int, vector: int) -> int:
