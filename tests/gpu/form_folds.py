@@ -58,6 +58,10 @@ def rows() -> Forms:
         long = _fused("log_softmax", dtype, (0, 50257), (1,))
         found[f"log softmax of 50257 {dtype}"] = (long, LOOP)
     found["layer norm of 20001"] = (_fused("layer_norm", "f32", (0, 20001), (1,)), LOOP)
+    found["layer norm of 50001"] = (_fused("layer_norm", "f32", (0, 50001), (1,)), LOOP)
+    for columns in (32003, 40001):
+        odd = _fused("layer_norm", "bf16", (0, columns), (1,))
+        found[f"layer norm of {columns} bf16"] = (odd, LOOP)
     found["layer norm of 12000"] = (_fused("layer_norm", "f32", (0, 12000), (1,)), LOOP)
     return found
 
