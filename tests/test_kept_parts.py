@@ -31,8 +31,8 @@ PARTS = (
     ("softmax", "bf16", 50257),
     ("softmax", "bf16", 151936),
     ("log_softmax", "f16", 60002),
-    ("layer_norm", "bf16", 40000),
-    ("layer_norm", "bf16", 40001),
+    ("log_softmax", "bf16", 40000),
+    ("softmax", "f16", 40001),
 )
 
 
@@ -58,7 +58,7 @@ def test_copies_that_are_not_waited_for_are_noticed(monkeypatch, left_out):
             line(emit, text)
 
     monkeypatch.setattr(ElementEmitter, "line", without)
-    text = fold_program("layer_norm", "bf16", (3, 50257), (1,))
+    text = fold_program("log_softmax", "bf16", (3, 50257), (1,))
     with planned({"rows": text}, FEW) as (plans, kernels), pytest.raises(AssertionError):
         agree_with_the_host(plans["rows"], kernels)
     assert met
@@ -70,7 +70,8 @@ def test_copies_that_are_not_waited_for_are_noticed(monkeypatch, left_out):
         ("softmax", "bf16", 4000, 50257, "256, 4", 2, True),
         ("log_softmax", "bf16", 4000, 50257, "256, 4", 2, True),
         ("softmax", "bf16", 1316, 151936, "256, 5", 8, True),
-        ("layer_norm", "bf16", 4000, 40001, "256, 5", 2, True),
+        ("softmax", "bf16", 4000, 40001, "256, 5", 2, True),
+        ("layer_norm", "bf16", 4000, 40000, "512, 2", 1, True),  # two looks
         ("softmax", "bf16", 4000, 32003, "512, 3", 1, True),  # a block each, three at once
         (
             "softmax",

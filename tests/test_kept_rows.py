@@ -79,7 +79,7 @@ def test_three_rows_are_kept_where_a_block_could_just_hold_one(form, rows, colum
 def test_of_odd_rows_three_are_kept_for_softmaxes(form, columns, bounds):
     source = kernel(form, "bf16", 4000, columns)
     assert f"__launch_bounds__({bounds})" in source.text
-    assert (source.shared_bytes > 2 * columns) == ("," in bounds)
+    assert (source.shared_bytes >= 2 * columns) == ("," in bounds)
 
 
 @pytest.mark.parametrize(("dtype", "columns"), DEAR)
@@ -109,7 +109,9 @@ def test_nothing_else_is_kept(form, dtype, columns):
 @pytest.mark.parametrize("columns", [40000, 50257])
 def test_rounds_of_long_rows_have_no_tests(columns):
     text = kernel("layer_norm", "bf16", 4000, columns).text
-    rounds = text[text.index("copies_land") : text.index("shuffle_down")]
+    rounds = text[
+        text.index("for (", max(0, text.find("copies_land"))) : text.index("shuffle_down")
+    ]
     assert rounds.count("if (") == 1 + (columns % 8 > 0)  # the first round, and the row's ends
 
 

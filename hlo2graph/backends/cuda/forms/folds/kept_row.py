@@ -2,10 +2,10 @@
 
 Where two or three rows fit a multiprocessor, that is what they are made of, as it was read, which
 asynchronous copies bring: while one waits for memory, another computes. Longer rows of narrow
-elements are kept by small blocks of a cluster, so that parts of several are on each multiprocessor:
-registers would hold half as many of them. Where one row fits, what is kept is the one dear value
-that the last stage and a result both ask for: a softmax would else compute each exponential twice.
-A thread comes back to what it has kept itself.
+elements that are folded in one look are kept by small blocks of a cluster, so that parts of
+several are on each multiprocessor: registers would hold half as many of them. Where one row fits,
+what is kept is the one dear value that the last stage and a result both ask for: a softmax would
+else compute each exponential twice. A thread comes back to what it has kept itself.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Kept:
     """An instruction whose values are kept, and as what.
 
     `blocks` of a multiprocessor keep a row each, or a part of it where they are clusters. What
-    `is_read` is copied before the first stage, `vector` elements at once; what is computed is kept
-    by the last one.
+    `is_read` is copied before the first stage, `vector` elements at once, or kept by it; what is
+    computed is kept by the last one.
     """
 
     name: str
     dtype: DType
     blocks: int
     is_read: bool
-    vector: int = 1
+    vector: int = 0  # none where nothing is copied
     cluster: int = 1
 
     @property
@@ -81,7 +81,7 @@ class Kept:
 
     def shared_bytes(self, region: Rows) -> int:
         """Return the bytes of a block."""
-        if not self.is_read:
+        if not self.vector:
             return self.dtype.size * region.steps
         ends = 2 * self.vector if region.steps % self.vector else 0
         return self.dtype.size * (self.whole(region) + ends)
@@ -89,34 +89,39 @@ class Kept:
     def fits(self, region: Rows, device: DeviceFigures) -> bool:
         """Tell whether a multiprocessor has room, and each thread a word."""
         room = device.shared // self.blocks - SPARE_BYTES
-        enough = whole_runs(region.steps, self.vector) >= self.team.slices
+        enough = whole_runs(region.steps, max(1, self.vector)) >= self.team.slices
         return enough and self.shared_bytes(region) <= room
 
 
 def kept_of(
-    region: Rows, computation: Computation, signature: Signature, most: int = MOST_KEPT
+    region: Rows,
+    computation: Computation,
+    signature: Signature,
+    most: int = MOST_KEPT,
+    *,
+    in_parts: bool,
 ) -> Kept | None:
     """Return what is kept of each row, if anything that pays fits a block.
 
-    A multiprocessor has `most` blocks at once, or fewer.
+    A multiprocessor has `most` whole rows at once, or fewer; some rows may be kept `in_parts`.
     """
     count, results = region.space.shape.elements, signature.results
     late = any(w and s.elements == count for w, s in zip(region.waits, results, strict=True))
     if region.bridges or (not late and len(region.stages) == 1):
         return None
-    found = _ways(_read(region, computation, signature), signature.device, most)
+    read = _read(region, computation, signature)
+    clusters = signature.device.cluster if in_parts else 1
+    found = _ways(read, most, clusters) if read else []
     if late and (dear := _dear(region, computation)):
         found.append(dear)
     return next((kept for kept in found if kept.fits(region, signature.device)), None)
 
 
-def _ways(read: Kept | None, device: DeviceFigures, most: int) -> list[Kept]:
-    """Return how rows may be kept as they are read, the best first."""
-    if read is None:
-        return []
-    *best, last = (replace(read, blocks=blocks) for blocks in range(most, 1, -1))
+def _ways(read: Kept, most: int, blocks: int) -> list[Kept]:
+    """Return how rows may be kept as read, best first, by clusters of so many blocks at most."""
+    *best, last = (replace(read, blocks=n) for n in range(most, 1, -1))
     narrow = read.dtype.size < REGISTER
-    clusters = [cluster for cluster in CLUSTERS if narrow and cluster <= device.cluster]
+    clusters = [cluster for cluster in CLUSTERS if narrow and cluster <= blocks]
     parts = [replace(read, blocks=n, cluster=cluster) for cluster in clusters for n in PARTS]
     return [*best, *parts, last]
 
@@ -192,7 +197,7 @@ class KeptRow:
 
     def end(self, region: Rows, whole: Expr) -> Expr:
         """Return where a thread keeps its element at the ends of a row with so many between."""
-        return f"{self.what.whole(region) if self.what.is_read else whole} + slice"
+        return f"{self.what.whole(region) if self.what.vector else whole} + slice"
 
     def fetch(self, runs: Sequence[Run], firsts: Sequence[Expr]) -> None:
         """Let what is read of runs come, each to a number of its own on."""

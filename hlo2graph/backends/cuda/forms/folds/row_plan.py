@@ -89,9 +89,8 @@ def plan_rows(
     sizes = reads + writes or [leaf.dtype.size for leaf in signature.results]
     height, width = patch_of(computation, region.space.shape)
     size = height * width
-    most_kept = MOST_KEPT if is_softmax else SHIFTED_KEPT
     if size == 1:
-        shifted = _shifted(region, signature, reads or sizes, computation, most_kept)
+        shifted = _shifted(region, signature, reads or sizes, computation, is_softmax=is_softmax)
         if shifted is not None:
             return shifted
     beside = fewer_for_lines(side_by_side(region, min(sizes)), lines) if size == 1 else width
@@ -105,7 +104,7 @@ def plan_rows(
     holding = Holding(values, lines, lambda threads: vector * -(-vectors // threads))
     while slices < most and not holding.fits(slices, MOST_LINES):
         slices *= 2
-    kept = kept_of(region, computation, signature) if size == 1 else None
+    kept = kept_of(region, computation, signature, in_parts=is_softmax) if size == 1 else None
     held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
     kept = None if held else kept
     cluster = holding.cluster(slices, region, signature, kept)
@@ -140,12 +139,14 @@ def _shifted(
     signature: Signature,
     sizes: Sequence[int],
     computation: Computation,
-    most_kept: int,
+    *,
+    is_softmax: bool,
 ) -> RowPlan | None:
     """Return the plan of rows that begin anywhere in a word, if elements are narrow.
 
-    `sizes` are the bytes of an element of each array that is read, or of what is written. A
-    multiprocessor keeps `most_kept` rows in its shared memory, at most.
+    `sizes` are the bytes of an element of each array that is read, or of what is written. Only of
+    softmaxes are more kept, and copied: elsewhere what is read beside the row, by single elements,
+    would take longer, the more of them lie between those of a thread.
     """
     vector, lines = SHIFTED_BYTES // max(sizes), lines_each(computation)
     if side_by_side(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
@@ -164,14 +165,16 @@ def _shifted(
         return -(-(vectors + 1) // threads)
 
     holding = Holding(len(sizes), lines, lambda threads: vector * runs(threads) + 1)
-    kept = kept_of(region, computation, signature, most_kept)
+    most_kept = MOST_KEPT if is_softmax else SHIFTED_KEPT
+    kept = kept_of(region, computation, signature, most_kept, in_parts=is_softmax)
     held = holding.fits(slices) and not _is_better(kept, slices, region, signature)
     kept = None if held else kept
     cluster = holding.cluster(slices, region, signature, kept)
     if cluster:
         held, kept, slices = True, None, cluster.slices
-    if kept and kept.is_read:
+    if kept and kept.is_read and is_softmax:
         return _copied(kept, region, signature, lines)
+    kept = replace(kept, vector=0) if kept else None
     chunks = runs(slices)
     if not held:
         passes = looks(region, signature)

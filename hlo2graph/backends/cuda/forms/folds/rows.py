@@ -73,8 +73,10 @@ class _Writer:
         self._softmax = softmax
         self._shifted: ShiftedRow | None = None
         self._keeper = KeptRow(fold, plan.kept) if plan.kept else None
-        self._is_copied = plan.kept is not None and plan.kept.is_read
-        self._keeps = -1 if self._is_copied else len(region.stages) - 1  # the stage that does
+        self._is_copied = plan.kept is not None and plan.kept.vector > 0
+        first = -1 if self._is_copied else 0
+        is_read = plan.kept is not None and plan.kept.is_read
+        self._keeps = first if is_read else len(region.stages) - 1  # the stage that does
 
     def write(self) -> None:
         """Write all lines."""
