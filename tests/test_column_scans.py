@@ -97,11 +97,12 @@ def test_parts_agree(name):
 
 
 BLOCKS = [  # rows, of which blocks take so many side by side
-    ("f32", (2000, 1501), 0, 16),  # two sectors, as lines begin anywhere
-    ("f32", (2000, 1504), 0, 8),  # one sector
+    ("f32", (2000, 1001), 0, 16),  # two sectors, as lines begin anywhere
+    ("f32", (2000, 1000), 0, 8),  # one sector
     ("bf16", (2000, 1501), 0, 32),
-    ("f64", (2000, 1500), 0, 4),
-    ("f32", (2000, 40000), 0, 32),  # as there are many
+    ("f64", (2000, 500), 0, 4),
+    ("f32", (2000, 2048), 0, 16),  # so that each has a multiprocessor alone
+    ("f32", (2000, 40000), 0, 32),  # more than a warp there are not
     ("f32", (3000, 3), 0, 4),
     ("f32", (1000, 2000), 1, 1),  # of elements that follow each other
 ]

@@ -29,7 +29,6 @@ from hlo2graph.ops.device import Expr, Index
 
 MOST_THREADS = 512
 FEWEST_THREADS = 128  # before a thread has more elements
-BLOCKS_EACH = 2  # a multiprocessor's, at least, before one takes more rows
 TOGETHER = 4  # elements of a thread in a row of a block
 APART = 64  # bytes of a thread's elements where rows lie side by side, as loads are single then
 REGISTER = 4  # bytes, which smaller elements take as well
@@ -81,12 +80,16 @@ def _shares(form: Form, along: int) -> _Shares:
 
 
 def _lanes(form: Form, along: int, rows: int) -> int:
-    """Return how many rows a block takes: a warp, or where blocks are few, what memory asks for."""
+    """Return how many rows a block takes: what memory asks for, or more, up to a warp.
+
+    More while there are more blocks than multiprocessors: one block each, which reads ahead.
+    """
     least = min(fewest_together(form.shape(k), along) for k in range(form.instr.shape.leaf_count))
-    lanes = WARP
-    while lanes > least and rows < lanes * form.signature.device.multiprocessors * BLOCKS_EACH:
-        lanes //= 2
-    return min(lanes, 1 << (rows_side_by_side(form.shape(0), along) - 1).bit_length())
+    most = min(WARP, 1 << (rows_side_by_side(form.shape(0), along) - 1).bit_length())
+    lanes = min(least, most)
+    while lanes < most and rows > lanes * form.signature.device.multiprocessors:
+        lanes *= 2
+    return lanes
 
 
 class _Rows:
