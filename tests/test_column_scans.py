@@ -96,6 +96,25 @@ def test_parts_agree(name):
     agree_with_the_host(plan, Kernels([plan]), h2g.plan(IN_PARTS[name], target="host"))
 
 
+def reads(made: str) -> str:
+    """Return running sums along rows of c, which is made of x."""
+    text = scan("f32", (70, 300), 1, "add").replace("reduce-window(x", "reduce-window(c")
+    return text.replace("x = f32[70,300] parameter(0)", made)
+
+
+@needs_gxx
+def test_what_accumulates_is_made_where_it_is_read():
+    made = "x = bf16[70,300] parameter(0)\nc = f32[70,300] convert(x)"
+    plan = h2g.plan(reads(made), target="sm_90")
+    assert len(kernels_of(plan)) == 1
+    agree_with_the_host(plan, Kernels([plan]))
+
+
+def test_what_lies_across_is_turned_before_it_accumulates():
+    made = "x = f32[300,70] parameter(0)\nc = f32[70,300] transpose(x), dimensions={1,0}"
+    assert len(kernels_of(h2g.plan(reads(made), target="sm_90"))) == 2
+
+
 BLOCKS = [  # rows, of which blocks take so many side by side
     ("f32", (2000, 1001), 0, 16),  # two sectors, as lines begin anywhere
     ("f32", (2000, 1000), 0, 8),  # one sector

@@ -7,6 +7,7 @@ from math import prod
 
 from hlo2graph.hlo import DimLabels, Instruction, Shape
 from hlo2graph.ops import OPS
+from hlo2graph.ops.cumulative import scanned_dim
 from hlo2graph.ops.device_folds import window_dims
 from hlo2graph.ops.expect import integers
 from hlo2graph.ops.region import FEWEST, needs_own_kernel
@@ -91,6 +92,11 @@ def facts_of(body: Body, name: str) -> Facts:
     )
 
 
+def accumulates(instr: Instruction) -> bool:
+    """Tell whether a kernel reads each element once, along rows, and folds it into all behind."""
+    return instr.opcode == "reduce-window" and scanned_dim(instr) is not None
+
+
 def _is_short(body: Body, instr: Instruction, elements: int) -> bool:
     """Tell whether a fold has so few steps that each element that reads it may do it for itself.
 
@@ -124,8 +130,9 @@ def _asks(body: Body, instr: Instruction, elements: int) -> tuple[Ask, ...]:
     if OPS[instr.opcode].elementwise or instr.opcode == "get-tuple-element":
         return tuple(Ask(operand, 1, moves=False) for operand in dict.fromkeys(instr.operands))
     own = max(1, elements)
+    once = accumulates(instr)
     return tuple(
-        Ask(operand, _fan(body, instr, number, own), moves=True)
+        Ask(operand, 1 if once else _fan(body, instr, number, own), moves=True)
         for number, operand in enumerate(instr.operands)
     )
 

@@ -19,7 +19,7 @@ from hlo2graph.passes.fusion.cost import (
     Cost,
     too_large,
 )
-from hlo2graph.passes.fusion.facts import IN_PLACE
+from hlo2graph.passes.fusion.facts import IN_PLACE, accumulates
 from hlo2graph.passes.fusion.sheet import Sheet, Table, buffer_path
 
 AGAIN = "a dear instruction would be computed more than once"
@@ -31,7 +31,7 @@ SPACES = "a kernel folds the same dimensions throughout: here they are {}, there
 STAGES = "a fold along columns is whole when its kernel has ended, and the other one waits for it"
 LONG = "rows of {:,} elements are too long to be kept from one fold to the other"
 ROWS = "what waits for a fold along rows keeps to its row, and what is between these does not"
-ACROSS = "one block, which has a matrix to itself, would read it across the grain"
+ACROSS = "one block, which has a matrix or rows to itself, would read it across the grain"
 SLOWER = "it would take longer than both alone"
 
 
@@ -172,15 +172,15 @@ class Judge:
         return ACROSS if self._reads_across(whole, own.hero) else None
 
     def _reads_across(self, group: Group, hero: str) -> bool:
-        """Tell whether what makes a large matrix that a block factors meets arrays that lie so."""
-        factor = self.body[hero]
-        is_factor = factor.opcode == "cholesky" or factors_block(factor)
-        shape = next(factor.shape.leaves())
-        return (
-            is_factor
-            and shape.dims[-1] > MOST_ACROSS
-            and any(_turns(self.body, self.body[name]) for name in group.members)
-        )
+        """Tell whether arrays that lie across are met by a hero for which they must lie along.
+
+        So they must for a block that factors a large matrix, and for what accumulates.
+        """
+        instr = self.body[hero]
+        is_factor = instr.opcode == "cholesky" or factors_block(instr)
+        is_large = next(instr.shape.leaves()).dims[-1] > MOST_ACROSS
+        turned = any(_turns(self.body, self.body[name]) for name in group.members)
+        return turned and ((is_factor and is_large) or accumulates(instr))
 
     def _copies(self, group: Group) -> bool:
         """Tell whether what one of the results updates has to stay as it is."""
