@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 from needs import needs_gxx
 
 import hlo2graph as h2g
 from hlo2graph.backends.cuda.kernels import kernels_of
-from tests.emulation import Kernels
+from hlo2graph.passes.large.split_scans import split_scans
+from tests.emulation import EmulatedExecutable, Kernels
 from tests.emulation.agreement import agree_with_the_host
 
 LOGS = """big = f32[] maximum(a, b)
@@ -85,6 +88,8 @@ IN_PARTS = {
     "one row": scan("f32", (40000,), 0, "add"),
     "one row back": scan("s32", (3, 32500), 1, "add", backwards=True),
     "bf16": scan("bf16", (2, 20480), 1, "maximum", backwards=True),
+    "bf16 sums": scan("bf16", (20480, 5), 0, "add"),
+    "f8 up": scan("f8e4m3fn", (16411, 3), 0, "maximum", backwards=True).replace("-inf", "-448"),
 }
 
 
@@ -94,6 +99,21 @@ def test_parts_agree(name):
     plan = h2g.plan(IN_PARTS[name], target="sm_90")
     assert len(kernels_of(plan)) > 1
     agree_with_the_host(plan, Kernels([plan]), h2g.plan(IN_PARTS[name], target="host"))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("backwards", [False, True])
+@needs_gxx
+def test_sums_in_parts_are_rounded_once(dtype, backwards):
+    plan = h2g.plan(scan(dtype, (30000,), 0, "add", backwards=backwards), target="sm_90")
+    assert len(kernels_of(plan)) > 1
+    kind = np.dtype(plan.inputs[0].shape.dtype.numpy)
+    given = np.random.default_rng(0).uniform(0.5, 1.5, 30000).astype(kind)
+    (got,) = EmulatedExecutable(plan, Kernels([plan]))(given)
+    turned = slice(None, None, -1 if backwards else 1)
+    exact = np.cumsum(given[turned].astype(np.float64))[turned]
+    rounding = float(ml_dtypes.finfo(kind).eps) / 2 + 1e-5  # and those of some float32 sums
+    np.testing.assert_allclose(got.astype(np.float64), exact, rtol=rounding)
 
 
 def reads(made: str) -> str:
@@ -113,6 +133,32 @@ def test_what_accumulates_is_made_where_it_is_read():
 def test_what_lies_across_is_turned_before_it_accumulates():
     made = "x = f32[300,70] parameter(0)\nc = f32[70,300] transpose(x), dimensions={1,0}"
     assert len(kernels_of(h2g.plan(reads(made), target="sm_90"))) == 2
+
+
+MEASURED = [  # which way took less time, or as much, on an H200
+    ("f32", (69861, 1501), 0, False),
+    ("f32", (13968, 1201), 0, False),
+    ("f32", (49152, 1024), 0, False),
+    ("bf16", (11178, 3001), 0, False),
+    ("bf16", (11178, 3000), 0, False),
+    ("f64", (11178, 751), 0, False),
+    ("f32", (8192, 512), 0, False),
+    ("f32", (65536, 256), 0, True),
+    ("f32", (8192, 32), 0, True),
+    ("f32", (64, 262144), 1, True),
+    ("f32", (100, 163840), 1, True),
+    ("f32", (400, 40960), 1, False),
+    ("f32", (1 << 24,), 0, True),
+    ("f32", (65536,), 0, True),
+    ("f32", (16384,), 0, True),
+]
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=str)
+def test_parts_are_taken_where_they_are_faster(case):
+    dtype, dims, along, in_parts = case
+    module = h2g.parse(scan(dtype, dims, along, "add"))
+    assert (split_scans(module) is not module) == in_parts
 
 
 BLOCKS = [  # rows, of which blocks take so many side by side

@@ -47,6 +47,10 @@ class Arrays:
         shape = self.shape(operands[-1])
         return self.add(opcode, replace(shape, dtype=to or shape.dtype), operands)
 
+    def converted(self, name: str, dtype: DType) -> str:
+        """Return an array as one of another type, or as it is where it is of that."""
+        return name if self.shape(name).dtype is dtype else self.apply("convert", name, to=dtype)
+
     def compare(self, one: str, direction: str, other: str) -> str:
         """Compare two arrays."""
         shape = replace(self.shape(one), dtype=_PRED)

@@ -2,15 +2,20 @@
 
 In and out: a Module of the same meaning, where floats may be folded in another order. Each part of
 a row is folded by itself, then the parts' totals accumulate. Then each part does, where elements
-take in the total of what lies before their part: the array is read twice and written once.
+take in the total of what lies before their part: the array is read twice and written once. Totals
+of narrow floats are float32, which what accumulates is too in a whole row's registers.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from hlo2graph.hlo import (
+    Attribute,
     Computation,
+    DType,
     Instruction,
     Literal,
     Module,
@@ -30,30 +35,35 @@ from hlo2graph.ops.scalar_region import COMMUTATIVE, binary_reducer
 from hlo2graph.passes.draft import Draft, is_settled
 from hlo2graph.passes.large.arrays import Arrays, laid_out
 from hlo2graph.passes.redraft import redraft
+from hlo2graph.passes.split_steps import Regions, wide_type
 
 PART = 1024  # elements of a part, about
 EVEN = 4  # of which a part has a multiple if it can
 FEWEST = 8  # parts of a row
-BUSY = 150  # blocks that keep memory busy, more of elements smaller than a word
-WORD = 4  # bytes
+ROWS, COLUMNS = (
+    288,
+    96,
+)  # blocks that move what parts do: of rows, and of rows that lie side by side
+WORD = 4  # bytes: a block goes along smaller elements no faster
 KERNELS = 20 << 20  # bytes that memory moves while two kernels more begin and end
 
 
 def split_scans(module: Module) -> Module:
     """Return `module` with reduce-windows that accumulate along few long rows taken apart."""
     opcodes = {name: binary_reducer(module.computations, name) for name in module.computations}
+    regions = Regions(module)
 
     def rewrite(draft: Draft) -> Computation:
         for instr in [i for i in draft.instructions.values() if i.opcode == "reduce-window"]:
             opcode = opcodes[str(instr.attrs["to_apply"])]
             if opcode in COMMUTATIVE and draft.is_pure(instr) and isinstance(instr.shape, Shape):
-                _split(draft, instr, str(opcode))
+                _split(draft, instr, str(opcode), regions)
         return draft.done()
 
-    return redraft(module, "reduce-window", rewrite)
+    return regions.added_to(redraft(module, "reduce-window", rewrite))
 
 
-def _split(draft: Draft, instr: Instruction, opcode: str) -> None:
+def _split(draft: Draft, instr: Instruction, opcode: str, regions: Regions) -> None:
     name, init = instr.operands
     shape, along = draft.shape(name), scanned_dim(instr)
     if along is None or not is_settled(shape) or not shape.elements:
@@ -62,18 +72,21 @@ def _split(draft: Draft, instr: Instruction, opcode: str) -> None:
     parts = -(-length // part)
     if length < FEWEST * PART or not _pays(shape, along):
         return
-    to, backwards = Arrays(draft, instr), is_backwards(instr, along)
-    neutral = draft.add(instr, "constant", Shape(shape.dtype), payload=_neutral(opcode, shape))
-    whole = to.padded(name, along, PaddingDim(0, parts * part - length), neutral)
-    apart = to.parted(whole, along, parts)
-    totals = _folded(to, apart, along + 1, neutral)
+    to, backwards, wide = Arrays(draft, instr), is_backwards(instr, along), wide_type(shape.dtype)
+    scan = _Scan(to, regions.named(opcode, wide), backwards)
+    neutral = draft.add(instr, "constant", Shape(wide), payload=_neutral(opcode, wide))
+    beyond = parts * part - length  # elements behind all others, which come to nothing
+    edges = PaddingDim(beyond, 0) if backwards else PaddingDim(0, beyond)
+    apart = to.parted(to.padded(name, along, edges, init), along, parts)
+    totals = scan.folded(to.converted(apart, wide), along + 1, neutral)
+    local = scan.accumulated(to.converted(apart, wide), along + 1, neutral)
+    start = to.converted(init, wide)
     shift = PaddingDim(-1, 1) if backwards else PaddingDim(1, -1)
-    before = to.padded(_accumulated(to, totals, along, init, backwards), along, shift, init)
-    local = _accumulated(to, apart, along + 1, neutral, backwards)
+    before = to.padded(scan.accumulated(totals, along, start), along, shift, start)
     kept = [d for d in range(shape.rank + 1) if d != along + 1]
     spread = to.broadcast(before, to.shape(local), kept)
-    found = to.merged(to.apply(opcode, spread, local), along)
-    to.end(to.cut(found, along, 0, length))
+    found = to.converted(to.apply(opcode, spread, local), shape.dtype)
+    to.end(to.cut(to.merged(found, along), along, edges.low, edges.low + length))
 
 
 def _part(length: int) -> int:
@@ -83,31 +96,37 @@ def _part(length: int) -> int:
 
 
 def _pays(shape: Shape, along: int) -> bool:
-    """Tell whether three moves by many blocks take less time than two by those that rows make.
-
-    Memory is as busy as there are blocks, up to BUSY of them.
-    """
+    """Tell whether three moves by many blocks take less time than two by those that rows make."""
     rows = shape.elements // shape.dims[along]
     together = min(rows_side_by_side(shape, along), fewest_together(shape, along))
-    busy = BUSY * WORD // min(WORD, shape.dtype.size)
-    return 2 * shape.size * busy > -(-rows // together) * (3 * shape.size + KERNELS)
+    blocks, busy = -(-rows // together), COLUMNS if together > 1 else ROWS
+    size = shape.elements * max(WORD, shape.dtype.size)
+    return 2 * size * busy > blocks * (3 * size + KERNELS)
 
 
-def _folded(to: Arrays, name: str, along: int, neutral: str) -> str:
-    shape = to.shape(name)
-    dims = (*shape.dims[:along], *shape.dims[along + 1 :])
-    order = [d - (d > along) for d in shape.minor_to_major if d != along]
-    region = to.like.attrs["to_apply"]
-    result = laid_out(shape, dims, order)
-    return to.add("reduce", result, (name, neutral), dimensions=(along,), to_apply=region)
+def _neutral(opcode: str, dtype: DType) -> Literal:
+    return Literal(Shape(dtype), np.asarray(neutral_of(opcode, dtype)))
 
 
-def _neutral(opcode: str, shape: Shape) -> Literal:
-    return Literal(Shape(shape.dtype), np.asarray(neutral_of(opcode, shape.dtype)))
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """Writes what folds by `region` along a dimension, from its end where `backwards`."""
 
+    to: Arrays
+    region: str
+    backwards: bool
 
-def _accumulated(to: Arrays, name: str, along: int, init: str, backwards: bool) -> str:
-    shape = to.shape(name)
-    window = cumulative(shape.rank, along, shape.dims[along], backwards=backwards)
-    region = to.like.attrs["to_apply"]
-    return to.add("reduce-window", shape, (name, init), window=Window(window), to_apply=region)
+    def folded(self, name: str, along: int, neutral: str) -> str:
+        """Return the totals."""
+        shape = self.to.shape(name)
+        dims = (*shape.dims[:along], *shape.dims[along + 1 :])
+        order = [d - (d > along) for d in shape.minor_to_major if d != along]
+        attrs: dict[str, Attribute] = {"dimensions": (along,), "to_apply": self.region}
+        return self.to.add("reduce", laid_out(shape, dims, order), (name, neutral), **attrs)
+
+    def accumulated(self, name: str, along: int, init: str) -> str:
+        """Return the running totals, each of which takes `init` in."""
+        shape = self.to.shape(name)
+        window = cumulative(shape.rank, along, shape.dims[along], backwards=self.backwards)
+        attrs: dict[str, Attribute] = {"window": Window(window), "to_apply": self.region}
+        return self.to.add("reduce-window", shape, (name, init), **attrs)
