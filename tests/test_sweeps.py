@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from needs import needs_gxx
 
@@ -274,10 +276,31 @@ def test_patches_have_registers_for_their_elements():
         assert part.patches <= sweeps.MOST_THREADS
 
 
-def test_what_reads_much_around_it_is_left_in_pairs():
-    ways = [(along, by) for along in range(3) for by in (1, 63)]
+def cube(far: int) -> Iterator[int]:
+    """Yield the rounds of each kernel of sums with neighbours so far off in three dimensions."""
+    ways = [(along, by) for along in range(3) for by in (far, 64 - far)]
     plan = h2g.plan(loop(48, "f32[64,64,64]", around("f32", [64] * 3, ways)), target="sm_90")
-    assert not any(sweeps_of(c) for c in plan.computations.values())
+    return (found.rounds for c in plan.computations.values() if (found := sweeps_of(c)))
+
+
+def test_three_dimensions_take_two_rounds_a_kernel():
+    assert list(cube(1)) == [2]
+
+
+def test_what_reads_much_around_it_is_left_in_pairs():
+    assert not list(cube(16))
+
+
+def test_blocks_that_may_share_a_multiprocessor_take_longer():
+    stencil = stencil_of(once(bordered(512, 512), "f32[512,512]"), 1)
+    assert stencil is not None
+    across = sweeps.Along(512, 44, 10, 10)
+    full = sweeps.Part(10, (sweeps.Along(512, 47, 10, 10), across), 9, 2)
+    beside = sweeps.Part(10, (sweeps.Along(512, 52, 10, 10), across), 9, 2)
+    assert (full.blocks, beside.blocks) == (132, 120)
+    assert full.patches == beside.patches
+    taken = sweeps.nanoseconds(stencil, beside, (4,))
+    assert taken > 1.1 * sweeps.nanoseconds(stencil, full, (4,))
 
 
 def test_it_is_told_why():

@@ -10,12 +10,16 @@ The rule, all of it: of the parts whose columns fill a row of threads, whose row
 of all, the smallest for which multiprocessors take so many turns, and whose other dimensions are
 powers of two, or all; of all patches which have room, their elements in up to MOST_OWN registers;
 and of all numbers of rounds, those which take the least time in all. A kernel takes KERNEL_NS,
-BLOCK_NS for each further block of the busiest multiprocessor, FILL_NS for each element that this
-begins with, and each round ROUND_NS if rows are read of others, and STEP_NS for each step of the
-busiest of a multiprocessor's four schedulers: a patch's operations, with SELECT more for each
-element of a state, shuffles, words of shared memory, and AROUND more. That has to be less than
-ENOUGH of what kernels of two rounds take which compute each element's neighbours anew: PAIR_NS, and
-AGAIN_NS for each element that is read. The figures are an H200's.
+BLOCK_NS for each further block of a multiprocessor's share, FILL_NS for each element that it begins
+with; each round ROUND_NS if rows are read of others, and the longer of what the busiest of its four
+schedulers has to do, STEP_NS for each step of a warp, and of what is handed over, WORD_NS for each
+warp's word. Steps are a patch's operations, for each element of a state SELECT more if the arrays
+have borders, and NARROW more if it has less than four bytes, one for each word, and AROUND. Blocks
+that begin while those of the kernel before are there do not spread evenly: where some
+multiprocessors have none, the busiest may have two, if there is room, and does the one's rounds
+while the other waits. All that has to be less than ENOUGH of what kernels of two rounds take which
+compute each element's neighbours anew: PAIR_NS, and INDEX_NS for each index, one a dimension, of
+each element that is read. The figures are an H200's.
 """
 
 from __future__ import annotations
@@ -31,15 +35,17 @@ from hlo2graph.ops.expect import integer
 from hlo2graph.ops.large_gpu import MULTIPROCESSORS, SHARED_BYTES
 from hlo2graph.ops.stencil import Stencil
 
-KERNEL_NS = 1400
-BLOCK_NS = 400
-FILL_NS = 0.05
-ROUND_NS = 60
-STEP_NS = 0.5
-SELECT = 2
-AROUND = 32
-PAIR_NS = 900
-AGAIN_NS = 0.025
+KERNEL_NS = 900
+BLOCK_NS = 150
+FILL_NS = 0.06
+ROUND_NS = 90
+STEP_NS = 0.38
+WORD_NS = 0.45
+SELECT = 1.5
+NARROW = 8
+AROUND = 36
+PAIR_NS = 650
+INDEX_NS = 0.0125
 ENOUGH = 0.9
 SCHEDULERS = 4
 WARP = 32
@@ -48,10 +54,12 @@ LINE_COLUMNS = (1, 2, 4, 8)  # the same where there is but one row
 MOST_ROWS = 16
 MOST_SIDE = MOST_ROWS * WARP  # rows of a block, of WARP warps
 MOST_OWN = 24  # registers that the elements of a thread have
-MOST_THREADS = 1024
+MOST_THREADS = 704  # of a block: those of more take longer than is counted
+MOST_RESIDENT = 2048  # threads of a multiprocessor
 REGISTERS = 1 << 16  # of a multiprocessor
 OF_OWN = 2.5  # registers that a thread takes for each of its elements'
 BESIDE = 26  # and beside those
+LEAST = 0.8  # of those registers it may take no more than so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +200,27 @@ def past_ends(stencil: Stencil, part: Part, stored: int) -> int:
     return -(-found // WARP) * WARP
 
 
-def nanoseconds(stencil: Stencil, part: Part, states: int) -> float:
-    """Return what a kernel of a part's rounds takes."""
-    busiest = -(-part.blocks // MULTIPROCESSORS)
+def nanoseconds(stencil: Stencil, part: Part, sizes: Sequence[int]) -> float:
+    """Return what a kernel of a part's rounds takes, of states whose elements have these sizes."""
+    share, more = -(-part.blocks // MULTIPROCESSORS), _is_uneven(part, sizes)
+    blocks = share + more
     held = prod(along.held for along in part.dims)
-    begun = KERNEL_NS + (busiest - 1) * BLOCK_NS + busiest * held * FILL_NS * states
-    own = part.rows * part.columns
-    steps = own * (stencil.work + SELECT * states) + _words(stencil, part.rows, part.columns)
-    rounds = sum(-(-busiest * warps // SCHEDULERS) for warps in _warps(stencil, part))
-    waits = ROUND_NS * part.rounds if _far(stencil, part.rows) else 0
-    return begun + waits + STEP_NS * rounds * (steps + AROUND)
+    begun = KERNEL_NS + (share - 1) * BLOCK_NS + blocks * held * FILL_NS * len(sizes)
+    waits = ROUND_NS * part.rounds if _far(stencil, part.rows) and not more else 0
+    words = _words(stencil, part.rows, part.columns)
+    beside = sum(NARROW * (size < 4) + SELECT * (not all(stencil.around)) for size in sizes)
+    steps = part.rows * part.columns * (stencil.work + beside) + words + AROUND
+    rounds = sum(
+        max(STEP_NS * steps * -(-blocks * warps // SCHEDULERS), WORD_NS * words * blocks * warps)
+        for warps in _warps(stencil, part)
+    )
+    return begun + waits + rounds
+
+
+def _is_uneven(part: Part, sizes: Sequence[int]) -> bool:
+    """Tell whether a multiprocessor may have two blocks while others have none."""
+    room = 2 * LEAST * _taken(part, sizes) <= REGISTERS and 2 * part.patches <= MOST_RESIDENT
+    return room and part.blocks < MULTIPROCESSORS < 2 * part.blocks
 
 
 def _warps(stencil: Stencil, part: Part) -> list[int]:
@@ -219,7 +238,8 @@ def _warps(stencil: Stencil, part: Part) -> list[int]:
 def nanoseconds_of_two(stencil: Stencil) -> float:
     """Return what a kernel of two rounds takes that holds nothing in shared memory."""
     busiest = -(-prod(stencil.dims) // MULTIPROCESSORS)
-    return PAIR_NS + AGAIN_NS * busiest * len(stencil.taps) ** 2
+    indices = len(stencil.dims) * len(stencil.taps) ** 2
+    return PAIR_NS + INDEX_NS * busiest * indices
 
 
 @cache
@@ -241,7 +261,7 @@ def _words(stencil: Stencil, rows: int, columns: int) -> int:
 def _best(stencil: Stencil, sizes: tuple[int, ...], rounds: int) -> Part | None:
     best, least = None, inf
     for part in _parts(stencil, sizes, rounds):
-        taken = nanoseconds(stencil, part, len(sizes))
+        taken = nanoseconds(stencil, part, sizes)
         if taken < least and _has_room(stencil, part, sizes):
             best, least = part, taken
     return best
@@ -251,8 +271,7 @@ def _has_room(stencil: Stencil, part: Part, sizes: Sequence[int]) -> bool:
     for size, along, around in zip(part.room, part.dims, stencil.around, strict=True):
         if around and not along.whole and size > along.size:
             return False
-    own = part.rows * part.columns * _registers(sizes)
-    if part.patches > MOST_THREADS or part.patches * (BESIDE + OF_OWN * own) > REGISTERS:
+    if part.patches > MOST_THREADS or _taken(part, sizes) > REGISTERS:
         return False
     total = 0
     for state, size in enumerate(sizes):
@@ -260,6 +279,11 @@ def _has_room(stencil: Stencil, part: Part, sizes: Sequence[int]) -> bool:
             given = part.patches * part.columns * rows
             total += 2 * size * (given + 2 * past_ends(stencil, part, rows))
     return total <= SHARED_BYTES
+
+
+def _taken(part: Part, sizes: Sequence[int]) -> float:
+    """Return how many registers a block takes."""
+    return part.patches * (BESIDE + OF_OWN * part.rows * part.columns * _registers(sizes))
 
 
 def _registers(sizes: Sequence[int]) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from hlo2graph.hlo import Attribute, Computation, Instruction, Module, Raw, Shape, TupleShape
 from hlo2graph.ops.stencil import Stencil, stencil_of
@@ -30,7 +31,7 @@ from hlo2graph.passes.rules.updates import joined, known_window
 FEWEST_ROUNDS = 4
 MOST_STATES = 4
 MOST_INSTRUCTIONS = 256
-NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64)  # of rounds a kernel
+NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 16, 20, 24, 32, 40, 48, 64)  # of rounds a kernel
 
 
 def sweep_rounds(module: Module) -> Module:
@@ -97,16 +98,18 @@ def _each(total: int, most: int) -> tuple[int, ...]:
 
 def _rounds(loop: _Loop, total: int) -> int:
     """Return how many rounds each kernel has, 0 where several gain nothing."""
-    times = {n: _time(loop, n) for n in NUMBERS if n <= total}
-    taken = {n: -(-total // n) * time for n, time in times.items() if time is not None}
-    found = min(taken, key=lambda n: taken[n], default=0)
-    most = ENOUGH * total / 2 * nanoseconds_of_two(loop.stencil)
-    return found if found > 2 and taken[found] < most else 0
+    numbers = {min(total, n) for n in NUMBERS}
+    each = {n: _each(total, n) for n in sorted(numbers)}
+    times = {n: _time(loop, n) for n in set[int]().union(*each.values())}
+    taken = {n: sum(times[k] for k in kernels) for n, kernels in each.items()}
+    found = min(taken, key=lambda n: taken[n])
+    return found if taken[found] < ENOUGH * total / 2 * nanoseconds_of_two(loop.stencil) else 0
 
 
-def _time(loop: _Loop, rounds: int) -> float | None:
+def _time(loop: _Loop, rounds: int) -> float:
     part = part_of(loop.stencil, loop.shapes, rounds)
-    return None if part is None else nanoseconds(loop.stencil, part, len(loop.arrays))
+    sizes = [shape.dtype.size for shape in loop.shapes]
+    return inf if part is None else nanoseconds(loop.stencil, part, sizes)
 
 
 def _joined(body: Computation, outer: Draft) -> Computation:
