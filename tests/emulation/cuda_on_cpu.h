@@ -40,6 +40,9 @@ struct Dim3 {
   unsigned x, y, z;
 };
 
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+  return (unsigned)(((unsigned long long)high << 32 | low) >> (by & 31));
+}
 inline float __frcp_rn(float x) { return 1.0f / x; }
 
 extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));

@@ -63,6 +63,49 @@ __device__ inline void copies_land() {
 #endif
 }
 
+// So many words of 4 bytes that lie on a whole access: 1, 2 or 4. The compiler would read some of
+// them alone, where only some are asked for at last, each by an access that takes as long as that of all.
+template <int Words> __device__ inline void read_whole(u32* to, const void* from) {
+#ifdef __CUDA_ARCH__
+  const size_t at = __cvta_generic_to_global(from);
+  if constexpr (Words == 4)
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(at));
+  else if constexpr (Words == 2)
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(at));
+  else
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(to[0]) : "l"(at));
+#else
+  memcpy(to, __builtin_assume_aligned(from, 4 * Words), 4 * Words);
+#endif
+}
+
+// The N elements of p from `first` + `shift` on, where `first` is a multiple of N and `shift` is less:
+// read by two accesses, or one if there is no shift, and put in place in registers. p begins on
+// whole accesses.
+template <int N, class T> struct Several {
+  T x[N];
+};
+template <int N, class T> __device__ inline Several<N, T> askew(const T* p, int first, int shift) {
+  const int words = N * sizeof(T) / 4;
+  u32 both[2 * words];
+  read_whole<words>(both, p + first);
+  read_whole<words>(both + words, p + (shift > 0 ? first + N : first));
+  const int far = shift * (int)sizeof(T);
+#pragma unroll
+  for (int step = words / 2; step; step /= 2)
+#pragma unroll
+    for (int k = 0; k + step < 2 * words; ++k)
+      if (far / 4 & step) both[k] = both[k + step];
+  if (sizeof(T) < 4)
+#pragma unroll
+    for (int k = 0; k < words; ++k) both[k] = __funnelshift_r(both[k], both[k + 1], far % 4 * 8);
+  Several<N, T> found;
+  memcpy(&found, both, sizeof(found));
+  return found;
+}
+
 // What `move` makes of each word of x: the shuffles below take values of any size.
 template <class T, class Move> __device__ inline T by_words(T x, Move move) {
   const int words = (sizeof(T) + 3) / 4;

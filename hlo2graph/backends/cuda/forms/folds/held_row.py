@@ -83,9 +83,11 @@ def resident(cluster: Team) -> int:
     return REGISTERS // (cluster.threads * (most_of(cluster) + BESIDE))
 
 
-def most_of(cluster: Team) -> int:
-    """Return how many values each thread of such clusters can hold."""
-    return next(most for _, threads, most in CLUSTERS if threads == cluster.threads)
+def most_of(team: Team) -> int:
+    """Return how many values each thread of such blocks, or clusters, can hold."""
+    if team.blocks == 1:
+        return most_held(team.slices)
+    return next(most for _, threads, most in CLUSTERS if threads == team.threads)
 
 
 def looks(region: Rows, signature: Signature) -> int:

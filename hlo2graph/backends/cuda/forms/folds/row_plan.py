@@ -31,6 +31,7 @@ from hlo2graph.backends.cuda.forms.folds.held_row import (
 )
 from hlo2graph.backends.cuda.forms.folds.kept_row import MOST_KEPT, Kept, kept_of
 from hlo2graph.backends.cuda.forms.folds.shifted_rows import (
+    WORD,
     may_shift,
     side_by_side,
     whole_runs,
@@ -50,7 +51,6 @@ LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
 SHIFTED_BYTES = 8  # of a word, in rows that begin anywhere in one
 SHIFTED_EACH = 48  # elements of a thread of such a row, about
 SHIFTED_KEPT = 2  # such rows in a multiprocessor's shared memory, at most, but of softmaxes
-WORD = 4  # bytes, below which an access takes as long as one of these
 FEWEST_EACH = 8  # elements of a thread, of a row that is read in less than words
 CACHED = 24 << 20  # bytes of rows under way at once that the device's cache keeps
 FULL_REGISTERS = 1024  # threads of a multiprocessor, of which each has 64 registers
@@ -73,6 +73,7 @@ class RowPlan:
     reads_first: bool  # before the first fold, all that any stage asks for
     patch: tuple[int, int] | None = None
     is_shifted: bool = False  # rows begin anywhere in a run; see shifted_rows
+    reads_beside: bool = False  # what has an element a column, by words too
     kept: Kept | None = None  # of a row in shared memory
     resident: int = 0  # blocks that a multiprocessor has at once, where that is known
 
@@ -111,9 +112,12 @@ def plan_rows(
     if cluster and cluster.slices > vectors:  # each thread has a run of columns
         cluster = None
     if cluster:
-        if whole := _by_words(cluster, values, region, signature, max(reads or sizes)):
-            return whole
         held, kept, slices = True, None, cluster.slices
+    team = cluster or Team(_lanes(region, signature, slices), slices)
+    if held and size == 1:
+        whole = _by_words(team, values, region, signature, max(reads or sizes))
+        if whole is not None:
+            return whole
     if kept and kept.is_read:
         return _copied(kept, region, signature, lines)
     if held:
@@ -126,7 +130,7 @@ def plan_rows(
         again = region.steps * sum(reads or sizes) if passes > 1 else 0
         slices = kept.team.slices if kept else _long_slices(region, signature, most, again)
         chunks = _even_chunks(vectors // slices, chunks)
-    team = cluster or Team(_lanes(region, signature, slices), slices)
+        team = Team(_lanes(region, signature, slices), slices)
     at_once = vector * chunks * len(signature.parameters) <= most_held(team.threads // team.lanes)
     first = held and at_once and _is_resident(region, signature, slices)
     patch = (height, width) if size > 1 else None
@@ -145,8 +149,8 @@ def _shifted(
     """Return the plan of rows that begin anywhere in a word, if elements are narrow.
 
     `sizes` are the bytes of an element of each array that is read, or of what is written. Only of
-    softmaxes are more kept, and copied: elsewhere what is read beside the row, by single elements,
-    would take longer, the more of them lie between those of a thread.
+    softmaxes, which take one look, are more kept, and copied. What is read beside a row goes by
+    words, but where rows are held: there caches do as well, and clusters have no registers left.
     """
     vector, lines = SHIFTED_BYTES // max(sizes), lines_each(computation)
     if side_by_side(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
@@ -188,25 +192,34 @@ def _shifted(
     team = cluster or Team(_lanes(region, signature, slices), slices)
     blocks = kept.blocks if kept else 0
     plan = RowPlan(team, vector, vectors, chunks, held, reads_first=False, is_shifted=True)
-    return replace(plan, kept=kept, resident=blocks)
+    return replace(plan, reads_beside=not held, kept=kept, resident=blocks)
 
 
 def _by_words(
-    cluster: Team, values: int, region: Rows, signature: Signature, size: int
+    team: Team, values: int, region: Rows, signature: Signature, size: int
 ) -> RowPlan | None:
-    """Return the plan of rows of words that a cluster holds, if they begin anywhere in an access.
+    """Return the plan of rows of words that a team holds, if they begin anywhere in an access.
 
-    They go by whole accesses if the threads have registers for as many as that makes.
+    They go by whole accesses if the threads have registers for as many as that makes. A block's
+    threads are then to have a quarter more elements at most, of rows that it does not read first.
     """
     vector = ACCESS_BYTES // size
     if size != WORD or side_by_side(region, size) == vector or not may_shift(region):
         return None
     vectors = whole_runs(region.steps, vector)
-    chunks = -(-(vectors + 1) // cluster.slices)
-    if signature.misaligned or (vector * chunks + 1) * values > most_of(cluster):
+    chunks = -(-(vectors + 1) // team.slices)
+    each = vector * chunks + 1
+    if signature.misaligned or each * values > most_of(team):
         return None
-    plan = RowPlan(cluster, vector, vectors, chunks, held=True, reads_first=False)
-    return replace(plan, is_shifted=True, resident=resident(cluster))
+    plan = RowPlan(team, vector, vectors, chunks, held=True, reads_first=False, is_shifted=True)
+    if team.blocks > 1:
+        return replace(plan, resident=resident(team))
+    is_more = 4 * each > 5 * -(-region.steps // team.slices)
+    if is_more or not 2 * vector <= team.slices <= vectors:
+        return None
+    if _is_resident(region, signature, team.slices):
+        return None
+    return replace(plan, reads_beside=True)
 
 
 def _copied(kept: Kept, region: Rows, signature: Signature, lines: int) -> RowPlan:
@@ -222,7 +235,8 @@ def _copied(kept: Kept, region: Rows, signature: Signature, lines: int) -> RowPl
     most = MOST_LINES // (lines * vector * looks(region, signature))
     chunks = _even_chunks(vectors // team.slices, min(ahead, most))
     plan = RowPlan(team, vector, vectors, chunks, held=False, reads_first=False)
-    return replace(plan, is_shifted=is_shifted, kept=kept, resident=kept.blocks)
+    plan = replace(plan, is_shifted=is_shifted, reads_beside=is_shifted)
+    return replace(plan, kept=kept, resident=kept.blocks)
 
 
 def _is_better(kept: Kept | None, threads: int, region: Rows, signature: Signature) -> bool:

@@ -20,7 +20,7 @@ from hlo2graph.backends.cuda.forms.folds.fold_places import Place, Run, patch_st
 from hlo2graph.backends.cuda.forms.folds.folding import LATER, FoldWriter
 from hlo2graph.backends.cuda.forms.folds.kept_row import KeptRow
 from hlo2graph.backends.cuda.forms.folds.row_plan import RowPlan, plan_rows
-from hlo2graph.backends.cuda.forms.folds.shifted_rows import ShiftedRow
+from hlo2graph.backends.cuda.forms.folds.shifted_rows import ShiftedRow, asked_beside
 from hlo2graph.backends.cuda.forms.folds.softmax_rows import SoftmaxRows, narrow_softmax
 from hlo2graph.backends.cuda.forms.line_order import loads_first
 from hlo2graph.backends.cuda.forms.windows import RULES
@@ -71,6 +71,7 @@ class _Writer:
         self.emit = fold.emit
         self._held: list[Run] = []
         self._softmax = softmax
+        self._beside: Sequence[Instruction] = ()
         self._shifted: ShiftedRow | None = None
         self._keeper = KeptRow(fold, plan.kept) if plan.kept else None
         self._is_copied = plan.kept is not None and plan.kept.vector > 0
@@ -93,18 +94,20 @@ class _Writer:
         softmax = SoftmaxRows.of(self.fold, self._softmax, self.plan)
         if softmax:
             ready = {k: len(self.region.stages) if first else 0 for k, first in ready.items()}
+        late = [k for k, first in ready.items() if first == len(self.region.stages)]
+        self._beside = asked_beside(self.region, self.fold.computation, late, self.plan.held)
+        if softmax:
             self._softmax_stage(softmax, [k for k, first in ready.items() if first == 0])
         else:
             for number, stage in enumerate(self.region.stages):
                 early = [k for k, first in ready.items() if first == number]
                 self._stage(number, self.fold.reduces(stage), early)
         self.fold.bridge(Size.ROW, self.row)
-        late = [k for k, first in ready.items() if first == len(self.region.stages)]
         if late:
             for round_ in self._rounds():
                 with round_ as (runs, firsts, _):
                     self._recall(runs, firsts, len(self.region.stages))
-                    self.fold.store_runs(runs, late, self.inside)
+                    self._store_late(runs, late)
         self._store_row()
         if self.plan.reads_first:
             loads_first(self.emit, start)
@@ -253,6 +256,8 @@ class _Writer:
         parts = [fold.part(reduce, own) for reduce, own in held]
         if number == 0:
             self.plan.team.meet(self.emit)
+        if number + 1 == len(self.region.stages):
+            self._read_beside(self._held[:1])
         awaited = self._is_awaited(number)
         self.plan.team.combine(self.emit, parts, all_threads=awaited, number=number)
         for reduce, own in held:
@@ -270,6 +275,20 @@ class _Writer:
         softmax.settle(self.row)
 
     # ---- results --------------------------------------------------------------------------
+
+    def _store_late(self, runs: Sequence[Run], leaves: Sequence[int]) -> None:
+        """Write the results that wait for all totals, run by run."""
+        if not self.plan.held:
+            self._read_beside(runs[:1])
+        for k, run in enumerate(runs):
+            self._read_beside(runs[k + 1 : k + 2])
+            self.fold.store_runs([run], leaves, self.inside)
+
+    def _read_beside(self, runs: Sequence[Run]) -> None:
+        """Read what has an element a column, ahead: behind the stores before, it would wait."""
+        if self._shifted and self.plan.reads_beside:
+            for run in runs:
+                self._shifted.read_beside(self._beside, run)
 
     def _store_row(self) -> None:
         leaves = self.fold.results(Size.ROW)

@@ -1,20 +1,26 @@
-"""Rows of narrow elements that begin anywhere in a word: threads take them by words all the same.
+"""Rows that begin anywhere in a word: threads take them by words all the same.
 
 Words of `vector` elements are counted from the array's begin. Those that lie inside a row as a
 whole make its runs. What is left at its ends, less than two words, goes to as many threads, an
 element each.
+
+What has an element a column begins on a word, so that a run's columns lie across two of its words.
+A row has no run whose second word would end behind the columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from hlo2graph.backends.cuda.element import ElementEmitter
 from hlo2graph.backends.cuda.forms.folds.fold_places import Place, Run
 from hlo2graph.backends.cuda.source import ACCESS_BYTES
+from hlo2graph.hlo import Computation, Instruction, Shape
 from hlo2graph.ops.device import Expr
 from hlo2graph.ops.region import Rows
+
+WORD = 4  # bytes, below which an access takes as long as one of these
 
 
 def may_shift(region: Rows) -> bool:
@@ -34,8 +40,38 @@ def side_by_side(region: Rows, size: int) -> int:
 
 
 def whole_runs(steps: int, vector: int) -> int:
-    """Return how many words lie inside each row of `steps` elements; in some it is one more."""
-    return (steps - vector + 1) // vector
+    """Return how many runs each row of `steps` elements has; some have one more."""
+    return steps // vector - (steps % vector > 0)
+
+
+def asked_beside(
+    region: Rows, computation: Computation, leaves: Sequence[int], is_held: bool
+) -> list[Instruction]:
+    """Return the parameters with an element a column that some results ask for behind all stages.
+
+    Where all of a row is held, what a stage has asked for is known.
+    """
+    stages, root = {name for stage in region.stages for name in stage}, computation.result
+    late = [root.operands[k] if root.opcode == "tuple" else root.name for k in leaves]
+    found = _reached(computation, late, stages)
+    if is_held:
+        found -= _reached(computation, stages, set())
+    return [
+        p
+        for p in computation.parameters
+        if p.name in found and isinstance(p.shape, Shape) and p.shape.dims == (region.steps,)
+    ]
+
+
+def _reached(computation: Computation, names: Iterable[str], without: Set[str]) -> set[str]:
+    """Return what some values are made of, with no way through others, and these themselves."""
+    waiting, found = [*names], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name not in without:
+            found.add(name)
+            waiting += computation[name].operands
+    return found
 
 
 @dataclass(slots=True)
@@ -49,7 +85,7 @@ class ShiftedRow:
     begin: Expr  # number of the row's first element
     word: Expr  # number of its first whole word
     head: Expr
-    runs: Expr  # whole words in it
+    runs: Expr  # how many whole words make its runs
 
     @classmethod
     def of(
@@ -60,7 +96,7 @@ class ShiftedRow:
         begin = emit.integer(f"{row} * {steps}{wide}") if row != "0" else row
         word = emit.integer(f"({begin} + {vector - 1}) / {vector}")
         head = emit.integer(f"{word} * {vector} - {begin}")
-        runs = emit.integer(f"({steps} - {head}) / {vector}")
+        runs = emit.integer(f"{steps // vector} - ({head} > 0)")
         return cls(emit, region, vector, kept, begin, word, head, runs)
 
     def run(self, at: Expr, *, is_open: bool) -> Run:
@@ -72,6 +108,25 @@ class ShiftedRow:
         column = emit.integer(f"{self.head} + {at} * {self.vector}")
         number = emit.integer(f"({self.word} + {at}) * {self.vector}")
         return Run(tuple(self._places(column, number, self.vector)), inside)
+
+    def read_beside(self, parameters: Sequence[Instruction], run: Run) -> None:
+        """Read parameters that have an element a column, each by two accesses for a run."""
+        emit, space, count = self.emit, self.region.space, len(run.places)
+        (along,) = (d for d in space.reduced if space.shape.dims[d] > 1)
+        columns = [place.index(space.shape.dims)[along] for place in run.places]
+        for parameter in parameters:
+            assert isinstance(parameter.shape, Shape)
+            dtype, array = parameter.shape.dtype, f"p{parameter.payload}"
+            places = [f"{array}[{columns[0]}]"]
+            if count > 1:
+                if not WORD <= dtype.size * count <= ACCESS_BYTES:
+                    continue
+                name, first = emit.fresh("a"), f"{columns[0]} - {self.head}"
+                found = f"hlo::askew<{count}>({array}, {first}, {self.head})"
+                emit.line(f"const auto {name} = {found};")
+                places = [f"{name}.x[{k}]" for k in range(count)]
+            for column, place in zip(columns, places, strict=True):
+                emit.assume(parameter.name, (column,), (emit.read(dtype, place),))
 
     @property
     def has_end(self) -> Expr:
