@@ -53,6 +53,7 @@ GRID = (
     "update_window_dims={2}, inserted_window_dims={0,2}, scatter_dims_to_operand_dims={2,0}, "
     "index_vector_dim=1"
 )
+TURNED = GRID.replace("update_window_dims={2}", "update_window_dims={1}")
 FREE = {
     f"{opcode}-{dtype}": scatter(
         dtype, "300", "2000,1", "2000", ELEMENTS, region(opcode, dtype), "s64"
@@ -88,6 +89,9 @@ ORDERED = {
 }
 GIVEN = {
     "sorted-rows": scatter("f32", "90,5", "300,1", "300,5", SORTED, region("add", "f32")),
+    "sorted-grid": scatter(
+        "f32", "9,3,11", "300,2", "300,3", f"{TURNED}, indices_are_sorted=true", LAST
+    ),
 }
 COMPARED = {
     "compared-f32": scatter("f32", "300", "5000,1", "5000", ELEMENTS, region("add", "f32")),
@@ -118,6 +122,9 @@ def given_to(name: str) -> list[np.ndarray]:
                 array = rng.permutation(1000)[: shape.dims[0]].reshape(shape.dims)
             if name == "sorted-rows":
                 array = np.sort(array, axis=0)
+            if name == "sorted-grid":  # as indices into the operand, along whose rows they go
+                array = rng.integers(-1, 12, shape.dims)
+                array = array[np.lexsort(array.T)]
         elif shape.dtype.is_float:
             array = rng.standard_normal(shape.dims) * 3
         else:

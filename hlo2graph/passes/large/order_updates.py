@@ -131,7 +131,9 @@ class _Sorted:
     def __init__(self, to: Arrays, shapes: list[Shape], updates: int) -> None:
         self.to, self.shapes, self.updates = to, shapes, updates
         self.count = len(shapes) // 2
-        self.mapped = integers(to.like, "scatter_dims_to_operand_dims", ())
+        mapped = integers(to.like, "scatter_dims_to_operand_dims", ())
+        self.mapped = tuple(sorted(mapped))
+        self.columns = [mapped.index(d) for d in self.mapped]  # of the index vectors
         self.sizes = [shapes[0].dims[d] for d in self.mapped]
         bits, rows = shapes[self.count].dtype.bits, prod(self.sizes)
         self.number: DType = S32 if bits <= 32 and rows < 2**31 - 1 else _S64
@@ -142,7 +144,7 @@ class _Sorted:
         """Put it into the scatter's place."""
         to, instr = self.to, self.to.like
         vector = integer(instr, "index_vector_dim")
-        rows = instr.operands[self.count], vector, self.mapped, tuple(self.sizes)
+        rows = instr.operands[self.count], vector, tuple(self.columns), tuple(self.sizes)
         if rows not in regions.sorted:
             regions.sorted[rows] = self._sort(regions)
         key, order = regions.sorted[rows]
@@ -151,6 +153,7 @@ class _Sorted:
         window = len(integers(instr, "update_window_dims", ()))
         named: dict[str, Attribute] = {
             "update_window_dims": tuple(range(1, window + 1)),
+            "scatter_dims_to_operand_dims": self.mapped,
             "index_vector_dim": 1,
             "indices_are_sorted": True,
         }
@@ -180,10 +183,10 @@ class _Sorted:
         indices = self.shapes[self.count]
         along = integer(to.like, "index_vector_dim")
         number, inside, stride = "", "", prod(self.sizes)
-        for k, size in enumerate(self.sizes):
+        for column, size in zip(self.columns, self.sizes, strict=True):
             part = to.like.operands[self.count]
             if along < indices.rank:
-                part = to.cut(part, along, k, k + 1)
+                part = to.cut(part, along, column, column + 1)
             part = to.add("reshape", Shape(indices.dtype, keys.dims), (part,))
             if indices.dtype is not self.number:
                 part = to.apply("convert", part, to=self.number)

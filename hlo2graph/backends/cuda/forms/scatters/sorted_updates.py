@@ -191,8 +191,11 @@ def _search(updates: Updates, place: Index, *, by_warp: bool) -> None:
 
 
 def _before(updates: Updates, starts: dict[int, Expr], place: Index, sign: str) -> Expr:
-    """Return C++ that tells whether an index vector is before that of an element's row."""
-    *firsts, last = [(starts[dim], place[dim]) for dim in updates.mapped]
+    """Return C++ that tells whether an index vector is before that of an element's row.
+
+    They are in order as indices into the operand, whatever order their components have.
+    """
+    *firsts, last = [(starts[dim], place[dim]) for dim in sorted(updates.mapped)]
     found = f"{last[0]} {sign} {last[1]}"
     for start, at in reversed(firsts):
         found = f"{start} < {at} || ({start} == {at} && ({found}))"
