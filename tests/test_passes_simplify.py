@@ -224,6 +224,11 @@ def test_a_choice_of_powers_of_two_divides_nothing(dtype, first, second, left):
     ]
 
 
+def test_what_a_narrow_type_has_no_reciprocal_of_divides_as_before():
+    text = f"{SCALARS}h = f16[] convert(p)\nc = f16[] constant(6e-08)\nr = f16[] divide(h, c)"
+    assert left_of(text) == ["convert", "divide"]
+
+
 @pytest.mark.parametrize("opcode", ["subtract", "divide"])
 def test_a_start_comes_first_where_that_matters(opcode):
     region = ADD.replace("sum", "less").replace("add", opcode)

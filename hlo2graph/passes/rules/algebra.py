@@ -248,7 +248,8 @@ def _reciprocal(value: Array) -> Array | None:
     tiny = np.finfo(wide.dtype).minexp
     if abs(fraction) != 0.5 or not tiny < 2 - exponent < -tiny:
         return None
-    reciprocal = np.asarray(1 / wide).astype(value.dtype)
+    with np.errstate(over="ignore"):  # of a narrow type, which is seen below
+        reciprocal = np.asarray(1 / wide).astype(value.dtype)
     return reciprocal if widen(reciprocal) * wide == 1 else None
 
 
