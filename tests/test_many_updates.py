@@ -89,6 +89,9 @@ ORDERED = {
 }
 GIVEN = {
     "sorted-rows": scatter("f32", "90,5", "300,1", "300,5", SORTED, region("add", "f32")),
+    "sorted-rows-u64": scatter(
+        "f32", "90,5", "300,1", "300,5", SORTED, region("add", "f32"), "u64"
+    ),
     "sorted-grid": scatter(
         "f32", "9,3,11", "300,2", "300,3", f"{TURNED}, indices_are_sorted=true", LAST
     ),
@@ -120,8 +123,10 @@ def given_to(name: str) -> list[np.ndarray]:
             array = rng.integers(low, 97, shape.dims)
             if name == "unique":
                 array = rng.permutation(1000)[: shape.dims[0]].reshape(shape.dims)
-            if name == "sorted-rows":
+            if name.startswith("sorted-rows"):
                 array = np.sort(array, axis=0)
+            if name == "sorted-rows-u64":
+                array[-20:] = -1  # the largest number of all, as it is read
             if name == "sorted-grid":  # as indices into the operand, along whose rows they go
                 array = rng.integers(-1, 12, shape.dims)
                 array = array[np.lexsort(array.T)]

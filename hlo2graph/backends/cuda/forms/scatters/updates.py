@@ -73,6 +73,8 @@ class Updates:
             at = [*batch[: self.vector], str(k), *batch[self.vector :]]
             place = tuple(at if self.vector < self.indices.rank else batch)
             value = self.emit.leaf(self.form.instr.operands[self.count], 0, place)
+            if self.indices.dtype.name == "u64":  # the largest may not become the least
+                value = f"hlo::minimum({value}, (hlo::u64)(-1) / 2)"
             name = self.emit.fresh("start")
             self.emit.line(f"const {self.start_type} {name} = ({self.start_type}){value};")
             found[dim] = name
