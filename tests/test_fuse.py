@@ -435,3 +435,16 @@ ENTRY e { x = f32[512,64] parameter(0) z = f32[] constant(0)
     rows = text.replace("dimensions={0}, to", "dimensions={1}, to").replace("f32[64]", "f32[512]")
     rows = rows.replace("broadcast(root), dimensions={1}", "broadcast(root), dimensions={0}")
     assert len(h2g.plan(rows, target="sm_90").body.thunks) == 1
+
+
+def test_but_not_where_that_makes_one_kernel_more():
+    """Two folds that are no one kernel leave their quotient to the elements that it is spread to."""
+    text = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY e { x = f32[98,256] parameter(0) y = f32[98,256] parameter(1) z = f32[] constant(0)
+  one = f32[256] reduce(x, z), dimensions={0}, to_apply=sum
+  two = f32[256] reduce(y, z), dimensions={0}, to_apply=sum
+  part = f32[256] divide(one, two)
+  b = f32[98,256] broadcast(part), dimensions={1}
+  ROOT r = f32[98,256] multiply(x, b) }"""
+    assert len(h2g.plan(text, target="sm_90").body.thunks) == 2

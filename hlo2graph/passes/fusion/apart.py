@@ -7,12 +7,14 @@ mostly find a place among kernels that are as small.
 
 The rule, all of it: what a broadcast spreads to more than MANY elements each, and what it is made
 of in the group, of at most SMALL elements and folding nothing, if that saves LAUNCH_NS; or if it
-saves anything, and is made of a fold along columns: the kernel that ends the fold takes it in.
+saves anything, and is made of a fold along columns: the kernel that ends the fold takes it in. What
+no fold's kernel has taken in by the end of all merging is put back, by the same rule without that;
+and so is all of it, where kernels would be more than with none of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from hlo2graph.ops.region import Columns, Loop
 from hlo2graph.passes.figures import LAUNCH_NS, STEPS_EACH_NS
@@ -25,13 +27,15 @@ SLOW = 8  # the weight of a quotient or a root
 _SMALL_ENDS = Columns | Loop  # of folds that take in what is made of their results alone
 
 
-def taken_apart(judge: Judge, groups: tuple[Group, ...]) -> tuple[Group, ...]:
-    """Return the groups without such, and those of such."""
+def taken_apart(
+    judge: Judge, groups: Sequence[Group], lone: Set[str] = frozenset()
+) -> tuple[Group, ...]:
+    """Return the groups without such, and those of such; of `lone` ones, what saves a launch."""
     made: dict[str, Group] = {}
     kept = []
     for group in groups:
         found = {name: _behind(judge, name, group.members) for name in _spread(judge, group)}
-        slow = {n for n, members in found.items() if _saves(judge, group, members)}
+        slow = {n for n, members in found.items() if _saves(judge, group, members, n in lone)}
         rest = judge.whole(_needed(judge, group, slow), group.results) if slow else group
         if rest.region is not None:
             made |= {name: judge.whole(found[name], (name,)) for name in slow}
@@ -41,6 +45,12 @@ def taken_apart(judge: Judge, groups: tuple[Group, ...]) -> tuple[Group, ...]:
     added = [group for name, group in made.items() if name not in results]
     judge.apart = frozenset(made)
     return (*kept, *added)
+
+
+def left_alone(judge: Judge, groups: Sequence[Group]) -> frozenset[str]:
+    """Return what was taken apart and is, after all merging, in a kernel that folds nothing."""
+    plain = (g for g in groups if not any(judge.facts[name].is_hero for name in g.members))
+    return judge.apart.intersection(name for group in plain for name in group.results)
 
 
 def _spread(judge: Judge, group: Group) -> Iterator[str]:
@@ -67,7 +77,7 @@ def _behind(judge: Judge, name: str, members: Set[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _saves(judge: Judge, group: Group, members: Set[str]) -> bool:
+def _saves(judge: Judge, group: Group, members: Set[str], is_lone: bool) -> bool:
     """Tell whether to compute these once saves more than a launch takes."""
     work = 0
     for name in members:
@@ -76,7 +86,7 @@ def _saves(judge: Judge, group: Group, members: Set[str]) -> bool:
             return False
         if facts.weight >= SLOW and elements > MANY * facts.elements:
             work += elements * facts.weight
-    least = 0 if _is_of_columns(judge, members) else LAUNCH_NS
+    least = 0 if not is_lone and _is_of_columns(judge, members) else LAUNCH_NS
     return work // STEPS_EACH_NS > least
 
 

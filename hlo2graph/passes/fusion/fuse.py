@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from hlo2graph.hlo import Computation, Module
 from hlo2graph.ops.effects import with_effects
 from hlo2graph.ops.scalar_region import in_any_order
-from hlo2graph.passes.fusion.apart import taken_apart
+from hlo2graph.passes.fusion.apart import left_alone, taken_apart
 from hlo2graph.passes.fusion.body import Body, keeps_arguments
-from hlo2graph.passes.fusion.group import Judge
+from hlo2graph.passes.fusion.group import Group, Judge
 from hlo2graph.passes.fusion.grow import Growth
 from hlo2graph.passes.fusion.merge import Merging
 from hlo2graph.passes.fusion.rewrite import Rewriting
@@ -69,7 +69,31 @@ def _fused(module: Module) -> Iterator[_Fused]:
             body = Body.of(computation, effects, carried, kept, exact)
             judge = Judge(body)
             growth = Growth(body, judge)
-            merging = Merging.of(body, judge, taken_apart(judge, growth.run()), growth.stays)
-            groups = merging.run()
+            merging = _merged(body, judge, growth)
+            groups = merging.groups()
             rewriting = Rewriting(body, joiner)
             yield _Fused(rewriting.run(groups, effects), merging, rewriting)
+
+
+def _merged(body: Body, judge: Judge, growth: Growth) -> Merging:
+    """Return the merging of grown groups and of what is taken out of them."""
+    grown = growth.run()
+    found = _merging(body, judge, growth, grown, frozenset())
+    taken = judge.apart
+    if lone := left_alone(judge, found.groups()):
+        found = _merging(body, judge, growth, grown, lone)
+    kept = judge.apart
+    if kept.difference(lone):
+        without = _merging(body, judge, growth, grown, taken)
+        if len(without.groups()) < len(found.groups()):
+            return without
+        judge.apart = kept
+    return found
+
+
+def _merging(
+    body: Body, judge: Judge, growth: Growth, grown: tuple[Group, ...], lone: frozenset[str]
+) -> Merging:
+    found = Merging.of(body, judge, taken_apart(judge, grown, lone), growth.stays)
+    found.run()
+    return found
