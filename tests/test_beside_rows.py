@@ -9,6 +9,7 @@ from needs import needs_gxx
 
 import hlo2graph
 from hlo2graph.backends.cuda.element import ElementEmitter
+from hlo2graph.backends.cuda.forms.folds.shifted_rows import ShiftedRow
 from hlo2graph.backends.cuda.kernels import kernels_of
 from hlo2graph.program.device_figures import FIGURES
 from tests.emulation.agreement import agree_with_the_host
@@ -69,7 +70,7 @@ def test_norms_of_odd_rows_agree_with_the_host():
     with planned(texts, SMALL) as (plans, kernels):
         for name, plan in plans.items():
             (source,) = kernels_of(plan).values()
-            assert ("askew" in source.text) == ("f64" not in name), name
+            assert ("askew" in source.text) == (not name.startswith("layer_norm f64")), name
             agree_with_the_host(plan, kernels)
 
 
@@ -95,6 +96,7 @@ def test_a_wrong_shift_is_noticed(monkeypatch, by):
         ("layer_norm", "bf16", 4000, 40001, True),  # kept in shared memory
         ("layer_norm", "f32", 4000, 20000, False),  # on whole accesses
         ("layer_norm", "f32", 4000, 50001, False),  # held by clusters, whose registers are full
+        ("rms_norm", "bf16", 4000, 40001, False),  # nothing beside
         ("layer_norm", "bf16", 100_000, 1501, False),  # narrow, held
         ("layer_norm", "f32", 10, 1501, False),  # so few that all is read first
         ("softmax", "f32", 4000, 20001, False),  # nothing beside
@@ -103,6 +105,45 @@ def test_a_wrong_shift_is_noticed(monkeypatch, by):
 )
 def test_where_it_is_done(form, dtype, rows, columns, is_askew):
     assert ("askew" in text_of(form, dtype, rows, columns)) == is_askew
+
+
+@pytest.mark.parametrize(
+    ("form", "rows", "columns", "blocks"),
+    [
+        ("layer_norm", 4000, 20001, 2),
+        ("layer_norm", 4000, 20002, 2),
+        ("layer_norm", 100, 20001, 1),  # of which each multiprocessor has one at most
+        ("layer_norm", 4000, 20000, 1),  # on whole accesses
+        ("layer_norm", 4000, 10001, 1),
+        ("softmax", 4000, 20001, 1),  # nothing beside
+    ],
+)
+def test_which_rows_two_blocks_hold_that_one_could(form, rows, columns, blocks):
+    plan = hlo2graph.plan(fold_program(form, "f32", (rows, columns), (1,)), target="sm_90")
+    (source,) = kernels_of(plan).values()
+    assert source.grid[0] == rows * blocks
+    assert ("__cluster_dims__(2)" in source.text) == (blocks == 2)
+
+
+@needs_gxx
+def test_columns_of_several_accesses_are_noticed_in_a_wrong_order(monkeypatch):
+    askew = ShiftedRow._askew
+
+    def turned(row, array, columns, each):
+        found = askew(row, array, columns, each)
+        return found[each:] + found[:each]
+
+    monkeypatch.setattr(ShiftedRow, "_askew", turned)
+    text = beside("bf16", "f32", 5, 40001)
+    with planned({"rows": text}, SMALL) as (plans, kernels), pytest.raises(AssertionError):
+        agree_with_the_host(plans["rows"], kernels)
+
+
+@pytest.mark.parametrize(("full", "narrow", "count"), [("bf16", "f32", 4), ("bf16", "s8", 8)])
+def test_an_access_has_16_bytes_at_most(full, narrow, count):
+    plan = hlo2graph.plan(beside(full, narrow, 4000, 40001), target="sm_90")
+    (source,) = kernels_of(plan).values()
+    assert f"askew<{count}>(p2" in source.text
 
 
 def test_what_a_stage_asked_for_is_read_once_where_rows_are_held():

@@ -13,7 +13,7 @@ ROWS = (
     *(("softmax", "f32", rows, 50257) for rows in (1, 5, 140)),  # held, by words of 16 bytes
     *(("layer_norm", dtype, 5, 50001) for dtype in ("f32", "f64", "bf16")),
     *(("log_softmax", "bf16", rows, 50257) for rows in (5, 300)),  # held, kept
-    *(("layer_norm", "f32", 300, columns) for columns in (20001, 20002, 12003)),  # a block each
+    *(("layer_norm", "f32", 300, columns) for columns in (20001, 20002, 12003)),  # pairs, a block
     ("layer_norm", "f32", 5000, 1501),
     *(("layer_norm", "bf16", 400, columns) for columns in (40000, 40001, 32003)),
     ("log_softmax", "f16", 300, 60002),

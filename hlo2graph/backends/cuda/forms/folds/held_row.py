@@ -23,6 +23,7 @@ CLUSTERS = ((2, 256, 32), (4, 256, 32), (8, 256, 32), (8, 512, 48))  # blocks, t
 BESIDE = 16  # registers of a thread, for all but the values that it holds
 REGISTERS = 1 << 16  # of a multiprocessor
 LARGEST = 8  # blocks
+WIDEST = 1024  # threads of a block
 LONG = 1 << 14  # elements of a row that takes a block long
 
 
@@ -71,6 +72,15 @@ class Holding:
     def _fits(self, threads: int, most_held: int, most_lines: int) -> bool:
         elements = self.each(threads)
         return elements * self.values <= most_held and elements * self.lines <= most_lines
+
+
+def halves(block: Team, region: Rows, signature: Signature) -> Team | None:
+    """Return the cluster of two blocks in place of one of the largest, of rows that take it long.
+
+    A multiprocessor then has parts of two rows, and one is read while the other is folded.
+    """
+    is_long = block.slices == WIDEST and region.steps > LONG
+    return Team(1, WIDEST, 2) if is_long and signature.device.cluster > 1 else None
 
 
 def most_held(threads: int) -> int:

@@ -23,7 +23,9 @@ from hlo2graph.backends.cuda.forms.folds.folding import (
     power_below,
 )
 from hlo2graph.backends.cuda.forms.folds.held_row import (
+    WIDEST,
     Holding,
+    halves,
     looks,
     most_held,
     most_of,
@@ -33,6 +35,7 @@ from hlo2graph.backends.cuda.forms.folds.kept_row import MOST_KEPT, Kept, kept_o
 from hlo2graph.backends.cuda.forms.folds.shifted_rows import (
     WORD,
     may_shift,
+    of_columns,
     side_by_side,
     whole_runs,
 )
@@ -45,7 +48,6 @@ from hlo2graph.ops.region import Rows
 BLOCK = 128  # threads of a block of rows that need fewer: few wait for each other
 SHORT = 256  # the same where rows need less than a warp, or are few: fewer blocks for little work
 LONG = 256  # threads of a row that is read in rounds, at least
-WIDEST = 1024  # threads of a block
 BYTES_AHEAD = 64  # that a thread waits for at once
 LEAST_RUN = 128  # bytes side by side that the threads of a row read at once
 SHIFTED_BYTES = 8  # of a word, in rows that begin anywhere in one
@@ -115,7 +117,7 @@ def plan_rows(
         held, kept, slices = True, None, cluster.slices
     team = cluster or Team(_lanes(region, signature, slices), slices)
     if held and size == 1:
-        whole = _by_words(team, values, region, signature, max(reads or sizes))
+        whole = _by_words(team, values, region, signature, max(reads or sizes), computation)
         if whole is not None:
             return whole
     if kept and kept.is_read:
@@ -149,8 +151,8 @@ def _shifted(
     """Return the plan of rows that begin anywhere in a word, if elements are narrow.
 
     `sizes` are the bytes of an element of each array that is read, or of what is written. Only of
-    softmaxes, which take one look, are more kept, and copied. What is read beside a row goes by
-    words, but where rows are held: there caches do as well, and clusters have no registers left.
+    softmaxes, which take one look, are more kept. What is read beside a row goes by words, but
+    where rows are held: there caches do as well, and clusters have no registers left.
     """
     vector, lines = SHIFTED_BYTES // max(sizes), lines_each(computation)
     if side_by_side(region, max(sizes)) * max(sizes) >= WORD or not may_shift(region):
@@ -176,9 +178,8 @@ def _shifted(
     cluster = holding.cluster(slices, region, signature, kept)
     if cluster:
         held, kept, slices = True, None, cluster.slices
-    if kept and kept.is_read and is_softmax:
+    if kept and kept.is_read:
         return _copied(kept, region, signature, lines)
-    kept = replace(kept, vector=0) if kept else None
     chunks = runs(slices)
     if not held:
         passes = looks(region, signature)
@@ -196,12 +197,18 @@ def _shifted(
 
 
 def _by_words(
-    team: Team, values: int, region: Rows, signature: Signature, size: int
+    team: Team,
+    values: int,
+    region: Rows,
+    signature: Signature,
+    size: int,
+    computation: Computation,
 ) -> RowPlan | None:
     """Return the plan of rows of words that a team holds, if they begin anywhere in an access.
 
     They go by whole accesses if the threads have registers for as many as that makes. A block's
     threads are then to have a quarter more elements at most, of rows that it does not read first.
+    Where what is read beside long ones keeps memory waiting, it makes way for two of half its size.
     """
     vector = ACCESS_BYTES // size
     if size != WORD or side_by_side(region, size) == vector or not may_shift(region):
@@ -219,7 +226,9 @@ def _by_words(
         return None
     if _is_resident(region, signature, team.slices):
         return None
-    return replace(plan, reads_beside=True)
+    plan = replace(plan, reads_beside=True)
+    pair = halves(team, region, signature) if of_columns(region, computation) else None
+    return replace(plan, team=pair, resident=resident(pair)) if pair else plan
 
 
 def _copied(kept: Kept, region: Rows, signature: Signature, lines: int) -> RowPlan:

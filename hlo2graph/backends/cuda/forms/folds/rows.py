@@ -256,8 +256,6 @@ class _Writer:
         parts = [fold.part(reduce, own) for reduce, own in held]
         if number == 0:
             self.plan.team.meet(self.emit)
-        if number + 1 == len(self.region.stages):
-            self._read_beside(self._held[:1])
         awaited = self._is_awaited(number)
         self.plan.team.combine(self.emit, parts, all_threads=awaited, number=number)
         for reduce, own in held:
@@ -277,18 +275,11 @@ class _Writer:
     # ---- results --------------------------------------------------------------------------
 
     def _store_late(self, runs: Sequence[Run], leaves: Sequence[int]) -> None:
-        """Write the results that wait for all totals, run by run."""
-        if not self.plan.held:
-            self._read_beside(runs[:1])
-        for k, run in enumerate(runs):
-            self._read_beside(runs[k + 1 : k + 2])
-            self.fold.store_runs([run], leaves, self.inside)
-
-    def _read_beside(self, runs: Sequence[Run]) -> None:
-        """Read what has an element a column, ahead: behind the stores before, it would wait."""
-        if self._shifted and self.plan.reads_beside:
-            for run in runs:
+        """Write the results that wait for all totals, run by run, to save registers."""
+        for run in runs:
+            if self._shifted and self.plan.reads_beside:
                 self._shifted.read_beside(self._beside, run)
+            self.fold.store_runs([run], leaves, self.inside)
 
     def _store_row(self) -> None:
         leaves = self.fold.results(Size.ROW)

@@ -56,10 +56,15 @@ def asked_beside(
     found = _reached(computation, late, stages)
     if is_held:
         found -= _reached(computation, stages, set())
+    return [p for p in of_columns(region, computation) if p.name in found]
+
+
+def of_columns(region: Rows, computation: Computation) -> list[Instruction]:
+    """Return the parameters with an element a column."""
     return [
         p
         for p in computation.parameters
-        if p.name in found and isinstance(p.shape, Shape) and p.shape.dims == (region.steps,)
+        if isinstance(p.shape, Shape) and p.shape.dims == (region.steps,)
     ]
 
 
@@ -110,23 +115,30 @@ class ShiftedRow:
         return Run(tuple(self._places(column, number, self.vector)), inside)
 
     def read_beside(self, parameters: Sequence[Instruction], run: Run) -> None:
-        """Read parameters that have an element a column, each by two accesses for a run."""
-        emit, space, count = self.emit, self.region.space, len(run.places)
+        """Read parameters that have an element a column, by two accesses for 16 bytes."""
+        emit, space = self.emit, self.region.space
         (along,) = (d for d in space.reduced if space.shape.dims[d] > 1)
         columns = [place.index(space.shape.dims)[along] for place in run.places]
         for parameter in parameters:
             assert isinstance(parameter.shape, Shape)
-            dtype, array = parameter.shape.dtype, f"p{parameter.payload}"
-            places = [f"{array}[{columns[0]}]"]
-            if count > 1:
-                if not WORD <= dtype.size * count <= ACCESS_BYTES:
-                    continue
-                name, first = emit.fresh("a"), f"{columns[0]} - {self.head}"
-                found = f"hlo::askew<{count}>({array}, {first}, {self.head})"
-                emit.line(f"const auto {name} = {found};")
-                places = [f"{name}.x[{k}]" for k in range(count)]
+            dtype = parameter.shape.dtype
+            each = min(len(columns), ACCESS_BYTES // dtype.size)
+            if each == 1 or each * dtype.size < WORD:
+                continue
+            places = self._askew(f"p{parameter.payload}", columns, each)
             for column, place in zip(columns, places, strict=True):
                 emit.assume(parameter.name, (column,), (emit.read(dtype, place),))
+
+    def _askew(self, array: Expr, columns: Sequence[Expr], each: int) -> list[Expr]:
+        """Read what an array has in columns side by side, `each` of them by two accesses."""
+        emit, found = self.emit, list[Expr]()
+        shift = emit.integer(f"{self.head} % {each}")
+        for column in columns[::each]:
+            name = emit.fresh("a")
+            read = f"hlo::askew<{each}>({array}, {column} - {shift}, {shift})"
+            emit.line(f"const auto {name} = {read};")
+            found += [f"{name}.x[{k}]" for k in range(each)]
+        return found
 
     @property
     def has_end(self) -> Expr:
