@@ -438,7 +438,7 @@ ENTRY e { x = f32[512,64] parameter(0) z = f32[] constant(0)
 
 
 def test_but_not_where_that_makes_one_kernel_more():
-    """Two folds that are no one kernel leave their quotient to the elements that it is spread to."""
+    """A quotient of folds that are no one kernel is left to the elements that it is spread to."""
     text = """HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 ENTRY e { x = f32[98,256] parameter(0) y = f32[98,256] parameter(1) z = f32[] constant(0)
