@@ -41,9 +41,10 @@ def tables() -> str:
     timings = json.loads((RESULTS / "timings.json").read_text())
     measured = json.loads((RESULTS / "forms.json").read_text())
     moved = json.loads((RESULTS / "pointers.json").read_text())
+    called = json.loads((RESULTS / "jax_jit.json").read_text())["environment"]["commit"]
     jax_calls = (
         "`hlo2graph.jax.jit` beside `jax.jit`, JAX's own arrays in and out (`python -m\n"
-        "tests.gpu.jax_jit`, at 7f73382): microseconds to completion / a call of many queued,\n"
+        f"tests.gpu.jax_jit`, at {called}): microseconds to completion / a call of many queued,\n"
         "and both over jax.jit's, of ours with the better latency: over 1 ours is slower, as\n"
         "queued calls mostly are.\n\n" + (RESULTS / "jax_jit.md").read_text()
     )
