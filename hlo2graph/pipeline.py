@@ -50,6 +50,7 @@ from hlo2graph.program.device_figures import figures_for
 from hlo2graph.program.drop_dead import drop_dead
 from hlo2graph.program.lower import lower
 from hlo2graph.program.plan import Plan
+from hlo2graph.program.read_first import read_first
 from hlo2graph.program.text.buffers import format_buffers
 from hlo2graph.program.text.plan import format_plan
 from hlo2graph.program.text.program import format_program
@@ -179,6 +180,10 @@ def _lowered(
         is_own = runs_as_own_kernel if chosen.fusion == "default" else gains_nothing
         lowered = use_libraries(lowered, is_own)
         see("use_libraries", lowered)
+    ordered = read_first(lowered)
+    if ordered is not lowered:
+        see("read_first", ordered)
+    lowered = ordered
     lowered = place_copies(lowered)
     see("place_copies", lowered)
     return lowered
