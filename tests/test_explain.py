@@ -274,3 +274,40 @@ def test_what_an_edge_tells_is_what_both_use(sample):
 
 def byte_set(*slices):
     return {(s.allocation, byte) for s in slices for byte in range(s.offset, s.end)}
+
+
+@pytest.mark.parametrize(
+    ("made", "place"),
+    [("multiply(p, scale)", "its operand"), ("negate(scale)", "parameter p, given up")],
+)
+def test_what_is_written_over_is_named(made, place):
+    """An argument that is given up need not be what its new owner reads."""
+    plan = h2g.plan(
+        f"""HloModule step, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
+ENTRY main {{
+  p = f32[2048,1024] parameter(0)
+  scale = f32[2048,1024] parameter(1)
+  old = f32[2048,1024] sine(p)
+  new = f32[2048,1024] {made}
+  ROOT t = (f32[2048,1024], f32[2048,1024]) tuple(new, old)
+}}""",
+        target="host",
+        fuse="none",
+    )
+    assert f"new writes its result over {place}, which old uses" in "\n".join(
+        explain_false_edges(plan).lines
+    )
+
+
+def test_users_that_are_not_named_are_counted(tmp_path, cli):
+    lines = [f"  y{k} = f32[4] sine(x)" for k in range(6)]
+    names = ", ".join(f"y{k}" for k in range(6))
+    shape = ", ".join(["f32[4]"] * 6)
+    path = tmp_path / "m.hlo"
+    body = "\n".join(lines)
+    path.write_text(
+        f"HloModule m\nENTRY e {{\n  x = f32[4] parameter(0)\n{body}\n"
+        f"  ROOT t = ({shape}) tuple({names})\n}}\n"
+    )
+    _, _, err = cli("explain", str(path), "x", "y5")
+    assert "what uses it is there: y0, y1, y2, y3, and 2 more" in err

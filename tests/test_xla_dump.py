@@ -212,3 +212,13 @@ def test_the_reason_of_an_edge_that_writes_over_an_operand_or_a_parameter():
     uses = XlaThunk("u", XlaKind.KERNEL, (given,), takes=frozenset({p}))
     (edge,) = build_xla_edges([uses, gives], buffers, Mode.CONCURRENT)
     assert edge.hazard is Hazard.INPLACE
+
+
+def test_memory_of_a_parameter_that_a_node_used_for_something_else_is_reused():
+    p, t, y, place = ("p", ()), ("t", ()), ("y", ()), Slice(0, 0, 8)
+    buffers = XlaBuffers((XlaAllocation(0, 8, "parameter"),), {p: place, t: place, y: place})
+    makes = XlaThunk("m", XlaKind.KERNEL, (), (place,), takes=frozenset(), makes=frozenset({t}))
+    uses = XlaThunk("u", XlaKind.KERNEL, (place,), takes=frozenset({t}))
+    gives = XlaThunk("g", XlaKind.KERNEL, (), (place,), makes=frozenset({y}))
+    edges = build_xla_edges([makes, uses, gives], buffers, Mode.CONCURRENT)
+    assert [edge.hazard for edge in edges] == [Hazard.RAW, Hazard.REUSE]

@@ -9,8 +9,8 @@ from hlo2graph.inspect.explain.paths import ARTEFACTS
 from hlo2graph.inspect.figures import bytes_text, plural
 from hlo2graph.program.edges import Conflict, conflicts_of
 from hlo2graph.program.plan import AllocationKind, Plan
-from hlo2graph.program.thunks import Edge, Hazard, Sequence, Slice
-from hlo2graph.program.uses import writes
+from hlo2graph.program.thunks import Edge, Hazard, Sequence, Slice, Thunk
+from hlo2graph.program.uses import reads, writes
 
 _SAYS = {
     Hazard.RAW: "{dst} reads what {src} writes",
@@ -19,7 +19,7 @@ _SAYS = {
     Hazard.CONTROL: "{dst} has {src} among its control-predecessors",
     Hazard.EFFECT: "both have side effects, which keep program order",
     Hazard.REUSE: "{dst} writes over bytes that {src} still uses, to save memory",
-    Hazard.INPLACE: "{dst} writes its result over its operand, which {src} reads",
+    Hazard.INPLACE: "{dst} writes its result over {place}, which {src} uses",
     Hazard.ORDER: "the serial schedule was asked for",
 }
 
@@ -38,7 +38,8 @@ class EdgeWords:
     def lines(self, sequence: Sequence[Slice], edge: Edge) -> list[str]:
         """Return the edge and its reason, where its thunks come from, and its price."""
         src, dst = sequence.thunks[edge.src], sequence.thunks[edge.dst]
-        said = _SAYS[edge.hazard].format(src=src.name, dst=dst.name)
+        place = self._place(dst, edge)
+        said = _SAYS[edge.hazard].format(src=src.name, dst=dst.name, place=place)
         found = [f"{src.name} -> {dst.name}   {self.bytes(sequence, edge)}", f"    {said}"]
         if self.cost(sequence, edge):
             found.append(f"    {self.price(sequence, edge)}")
@@ -50,12 +51,7 @@ class EdgeWords:
         """Return `raw 2[0:16], 16 B of the arena; and raw 2[64:80]`."""
         if edge.slice is None:
             return str(edge.hazard)
-        allocation = self._plan.allocations[edge.slice.allocation]
-        of = (
-            "the arena"
-            if allocation.kind is AllocationKind.TEMP
-            else (f"{allocation.kind} {allocation.owner}".strip())
-        )
+        of = self._owner(edge.slice)
         more = self.more(sequence, edge)
         listed = ", ".join(f"{hazard} {held}" for hazard, held in more[:MOST_RANGES])
         if rest := more[MOST_RANGES:]:
@@ -63,6 +59,20 @@ class EdgeWords:
             listed += f", {plural(len(rest), 'range')} more of {size}"
         also = f"; and {listed}" if more else ""
         return f"{edge.hazard} {edge.slice}, {bytes_text(edge.slice.size)} of {of}{also}"
+
+    def _owner(self, held: Slice) -> str:
+        """Return whose the bytes are."""
+        allocation = self._plan.allocations[held.allocation]
+        if allocation.kind is AllocationKind.TEMP:
+            return "the arena"
+        return f"{allocation.kind} {allocation.owner}".strip()
+
+    def _place(self, dst: Thunk[Slice], edge: Edge) -> str:
+        """Return what `dst` overwrites that is not one of its own buffers."""
+        if edge.slice is None or any(map(edge.slice.overlaps, reads(dst))):
+            return "its operand"
+        is_given = self._plan.allocations[edge.slice.allocation].kind is AllocationKind.PARAMETER
+        return f"{self._owner(edge.slice)}{', given up' if is_given else ''}"
 
     def more(self, sequence: Sequence[Slice], edge: Edge) -> tuple[Conflict, ...]:
         """Return what else than the edge's bytes its thunks conflict about; no bytes twice."""

@@ -44,7 +44,8 @@ def _gone(instruction: Instruction, computation: Computation, known: Collection[
     )
     notes = [Note(why)]
     if near := _users(instruction.name, computation, known):
-        notes.append(Note(f"what uses it is there: {', '.join(near[:MOST_NAMED])}"))
+        rest = f", and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
+        notes.append(Note(f"what uses it is there: {', '.join(near[:MOST_NAMED])}{rest}"))
     return InputError(
         f"{instruction.name} of {computation.name} has no thunk in this plan, and none holds an "
         "instruction of that name",

@@ -212,7 +212,7 @@ def build_xla_edges(
     nodes: Sequence[XlaThunk], buffers: XlaBuffers, mode: Mode
 ) -> tuple[XlaEdge, ...]:
     """Return the edges of one graph by its target, the nearest source first."""
-    conflicts, order, reasons = Conflicts(), PartialOrder(), _Reasons(buffers)
+    conflicts, order, reasons = Conflicts(), PartialOrder(), _Reasons(nodes, buffers)
     edges: list[XlaEdge] = []
     for at, node in enumerate(nodes):
         found = conflicts.append(at, node)
@@ -259,9 +259,15 @@ class Conflicts:
 class _Reasons:
     """Says why one node waits for another."""
 
-    def __init__(self, buffers: XlaBuffers) -> None:
+    def __init__(self, nodes: Sequence[XlaThunk], buffers: XlaBuffers) -> None:
         self._slices = buffers.slices
-        self._given = {a.index for a in buffers.allocations if a.kind == "parameter"}
+        given = {a.index for a in buffers.allocations if a.kind == "parameter"}
+        # What a node has made may lie where a parameter was, too; then memory is used again.
+        self._arguments = {
+            leaf
+            for leaf in frozenset[Leaf]().union(*(n.takes for n in nodes))
+            if buffers.slices[leaf].allocation in given
+        }.difference(*(n.makes for n in nodes))
 
     def of(self, src: XlaThunk, dst: XlaThunk, *, shared: bool) -> Hazard:
         """Return the best reason of all; `shared` if they conflict on bytes."""
@@ -273,15 +279,10 @@ class _Reasons:
             return Hazard.ORDER
         if self._over(src.takes & dst.state, dst):
             return Hazard.WAR
-        if self._over(src.takes & dst.takes, dst) or self._gives_back(src, dst):
+        if self._over(src.takes & (dst.takes | self._arguments), dst):
             return Hazard.INPLACE
         return Hazard.REUSE
 
     def _over(self, leaves: frozenset[Leaf], dst: XlaThunk) -> bool:
         """Tell whether `dst` writes over one of the arrays."""
         return any(w.overlaps(self._slices[leaf]) for leaf in leaves for w in dst.writes)
-
-    def _gives_back(self, src: XlaThunk, dst: XlaThunk) -> bool:
-        """Tell whether `dst` puts a result where a parameter was that `src` uses."""
-        used = [s for s in (*src.reads, *src.writes) if s.allocation in self._given]
-        return any(s.overlaps(written) for s in used for written in dst.writes)
