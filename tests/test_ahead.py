@@ -42,16 +42,17 @@ class Listener:
         (Ahead(9, SECOND, 2), 0.01, None),
         (Ahead(9, Budget(0.1, 60.0), 2), 0.1, None),
         (
-            Ahead(9, SECOND, 2),
+            Ahead(9, SECOND, 2, pooled=4),
             2.0,
-            "a run takes 2.00 s; now 9 runs to check about 18.0 s, measuring 2 ways about 8.00 s "
+            "a run takes 2.00 s; now checking, 9 runs, about 18.0 s to 26.0 s, then measuring "
+            "2 ways, about 8.00 s to 12.0 s "
             "(--reference none and --duration 0 leave that out)",
         ),
         (
             Ahead(0, Budget(0.1, 60.0, 10), 2, 6),
             1.0,
-            "a run takes 1.00 s; now measuring 2 ways about 22.0 s, 6 runs with stamps about "
-            "6.00 s (--duration 0 leaves that out)",
+            "a run takes 1.00 s; now measuring 2 ways, about 22.0 s to 33.0 s, then 6 runs with "
+            "stamps, about 6.00 s to 12.0 s (--duration 0 leaves that out)",
         ),
         (Ahead(0, None, 2), 100.0, None),
     ],
@@ -88,11 +89,13 @@ def test_as_many_runs_follow_as_are_told(add, monkeypatch, reference):
     assert measured == 4
     assert f"of at least {1 + checks + measured + stamped} runs" in listener.long[0]
     (note,) = listener.notes
-    assert (f"now {checks} runs to check" in note) == (reference == "host")
+    assert (f"now checking, {checks} runs," in note) == (reference == "host")
     assert f"{stamped} runs with stamps" in note
 
 
-def test_a_pipe_gets_a_line_and_who_asks_for_quiet_or_json_none(cli, add, monkeypatch, tmp_path):
+def test_a_pipe_gets_a_line_and_who_asks_for_quiet_or_json_there_none(
+    cli, add, monkeypatch, tmp_path
+):
     monkeypatch.setattr(ahead, "PATIENCE", 0.0)
     run = ("run", add, "--backend", "host", "--duration", "0.01s", "--warmup", "0")
     _, _, err = cli(*run)
@@ -101,7 +104,7 @@ def test_a_pipe_gets_a_line_and_who_asks_for_quiet_or_json_none(cli, add, monkey
     assert line.endswith("(--reference none and --duration 0 leave that out)")
     assert cli(*run, "--quiet")[2] == ""
     assert cli(*run, "--json", "-")[2] == ""
-    assert cli(*run, "--json", tmp_path / "x.json")[2] == ""
+    assert cli(*run, "--json", tmp_path / "x.json")[2].startswith("note: a run takes ")
 
 
 @pytest.mark.parametrize("silent", [False, True])

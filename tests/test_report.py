@@ -13,12 +13,13 @@ from hlo2graph.hlo import DTYPES, Shape
 from hlo2graph.inspect.compare import Tolerance, compare
 from hlo2graph.inspect.figures import bytes_text, columns, plural, time_text
 from hlo2graph.inspect.profile import SHOWN as PROFILED
-from hlo2graph.inspect.report import SHOWN, RunReport, Stage, report_text
+from hlo2graph.inspect.profile import longest_thunk
+from hlo2graph.inspect.report import SHOWN, RunReport, Stage, check_text, report_text
 from hlo2graph.inspect.report_json import report_json
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.summary import summarise_result
 from hlo2graph.inspect.timing import Mode, Sample, summarise
-from hlo2graph.inspect.verdict import host_verdict
+from hlo2graph.inspect.verdict import Longest, host_verdict
 from hlo2graph.program.stats import plan_stats
 
 QUICK = ("--backend", "host", "--duration", "0", "--reference", "none")
@@ -112,10 +113,28 @@ def test_a_failed_check_fails_the_report(report):
 
 
 def test_a_check_within_a_tolerance(report):
-    near = compare(np.float32([1.001]), np.float32([1]), Tolerance(0.01, 0.5), "out0")
+    near = compare(np.float32([1.001]), np.float32([1]), Tolerance(0.01, 0.05), "out0")
     found = replace(report, checks=(Check.of("XLA:CPU", (near,)),))
-    line = "equal to XLA:CPU within 0.01 relative + 0.5 absolute (largest difference 0.001)"
+    line = "equal to XLA:CPU within 0.01 relative + 0.05 absolute (largest difference 0.001)"
     assert line in report_text(found)
+
+
+def test_a_wide_tolerance_is_called_so_and_has_three_digits(report):
+    near = compare(np.float32([1.001]), np.float32([1]), Tolerance(0.01, 0.123456), "out0")
+    text = check_text(Check.of("XLA:CPU", (near,)))
+    assert "within 0.01 relative + 0.123 absolute" in text
+    assert text.endswith("(largest difference 0.001; wide for out0, whose largest value is 1)")
+
+
+def test_a_check_that_tells_nothing_is_not_called_equal(report):
+    near = compare(np.float32([1.5]), np.float32([1]), Tolerance(0.01, 4), "out0")
+    check = Check.of("XLA:CPU", (near,), "a last bit moves all")
+    text = check_text(check)
+    assert text.startswith("not comparable with XLA:CPU: a last bit moves all. ")
+    assert text.endswith("The largest difference is 0.5, the largest value 1")
+    found = replace(report, checks=(check,))
+    assert found.ok
+    assert report_json(found)["checks"][0]["vague"] == "a last bit moves all"
 
 
 def test_a_report_without_a_reference_says_so(report):
@@ -168,9 +187,15 @@ def test_results_in_one_line(values, shape, said):
         (1.0, 0.5, 8, 4, "Up to 4 thunks can overlap"),
         (1.0, 2.0, 8, 4, "The pool is slower: it takes 2.00 times as long"),
         (1.0, 2.0, 8, 4, "1.00 s more a run"),
-        (1e-4, 2e-4, 100, 9, "at 1.00 us each, but handing them to other threads costs more than"),
+        (
+            1e-4,
+            2e-4,
+            100,
+            9,
+            "1.00 us each on average, but handing them to other threads costs",
+        ),
         (1e-4, 1e-4, 100, 9, "handing them to other threads costs as much as that gains"),
-        (1.0, 2.0, 8, 4, "at 125 ms each, but one already keeps busy what they share"),
+        (1.0, 2.0, 8, 4, "at 125 ms each on average, but one already keeps busy what they share"),
         (1.0, 2.0, 1, 1, "There is one thunk: there is nothing"),
         (1.0, 1.0, 8, 4, "No difference that 20 rounds can tell"),
         (1.0, 1.0, 8, 1, "one chain: there is nothing to run side by side"),
@@ -179,6 +204,34 @@ def test_results_in_one_line(values, shape, said):
 def test_the_verdict(serial, graph, thunks, widest, said):
     stats = replace(STATS, nodes=thunks, nodes_in_all=thunks, widest=widest)
     assert said in host_verdict(timings(serial, graph), stats)[0]
+
+
+def test_the_verdict_names_what_takes_most_of_the_time():
+    stats = replace(STATS, nodes=8, nodes_in_all=8, widest=4)
+    most = Longest("sort.1", 0.92)
+    (slower,) = host_verdict(timings(1.0, 2.0), stats, most)
+    assert slower.endswith("125 ms each on average, but sort.1 alone takes 92% of the time.")
+    (faster,) = host_verdict(timings(1.0, 0.5), stats, most)
+    assert faster.endswith("125 ms each on average; sort.1 alone takes 92% of the time.")
+    assert "sort.1" not in host_verdict(timings(1.0, 2.0), stats, Longest("sort.1", 0.2))[0]
+
+
+def test_the_thunk_that_takes_longest_is_found():
+    executable = h2g.compile(
+        """HloModule m
+ENTRY main {
+  a = f32[300,300] parameter(0)
+  x = f32[4] parameter(1)
+  big = f32[300,300] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  small = f32[4] sine(x)
+  ROOT t = (f32[300,300], f32[4]) tuple(big, small)
+}""",
+        backend="host",
+    )
+    arrays = [np.zeros(shape, dtype) for _, dtype, shape in executable.inputs]
+    found = longest_thunk(executable, arrays)
+    assert found is not None
+    assert (found.name in ("big", "small"), 0.5 <= found.share <= 1) == (True, True)
 
 
 NESTED = """

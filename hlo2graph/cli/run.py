@@ -95,7 +95,7 @@ def command(
     reports = []
     for number, part in enumerate(parts):
         folder = dump_to(dump, str(number) if len(parts) > 1 else "")
-        with progress(part.filename, silent=json_file is not None) as shown:
+        with progress(part.filename, silent=json_file == "-") as shown:
             report = _run(part, folder, options, shown)
         reports.append(report)
         if json_file != "-":

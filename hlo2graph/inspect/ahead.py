@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from hlo2graph.inspect.figures import plural, time_text
 from hlo2graph.inspect.timing import Budget
 
+POOL = 2.0
 PATIENCE = 5.0  # seconds that nothing is said of
 
 
@@ -47,13 +49,16 @@ NOBODY: Waiting = _Nobody()
 class Ahead:
     """Runs that follow the first: `checks` of them, then those that `budget` has measured.
 
-    modes: how many ways are measured, each at least twice. profiled: runs with stamps.
+    modes: how many ways are measured, each at least twice, the last of them on a pool. profiled:
+    runs with stamps, on a pool as well. pooled: of the checks, those on a pool.
+    A run on a pool may take up to POOL times as long as the first one.
     """
 
     checks: int
     budget: Budget | None
     modes: int
     profiled: int = 0
+    pooled: int = 0
 
     @property
     def is_some(self) -> bool:
@@ -74,17 +79,21 @@ class Ahead:
         parts = []
         asked = 0.0
         if self.checks:
-            parts.append((f"{plural(self.checks, 'run')} to check", self.checks * each))
+            least = self.checks * each
+            most = least + self.pooled * (POOL - 1) * each
+            parts.append((f"checking, {plural(self.checks, 'run')}", least, most))
         if self.budget:
             asked = 0.0 if self.budget.iterations else self.budget.duration
-            measured = self.modes * max(self.budget.warmup, each)
-            measured += self._rounds(self.budget, self.modes * each)
-            parts.append((f"measuring {self.modes} ways", measured))
+            slow = [each] * (self.modes - 1) + [POOL * each]
+            least = self._measured(self.budget, [each] * self.modes)
+            most = self._measured(self.budget, slow)
+            parts.append((f"measuring {self.modes} ways", least, most))
         if self.profiled:
-            parts.append((f"{plural(self.profiled, 'run')} with stamps", self.profiled * each))
-        if sum(seconds for _, seconds in parts) - asked < PATIENCE:
+            least = self.profiled * each
+            parts.append((f"{plural(self.profiled, 'run')} with stamps", least, POOL * least))
+        if sum(least for _, least, _ in parts) - asked < PATIENCE:
             return None
-        listed = ", ".join(f"{what} about {time_text(seconds)}" for what, seconds in parts)
+        listed = ", then ".join(f"{what}, about {_between(*times)}" for what, *times in parts)
         return f"a run takes {time_text(each)}; now {listed}{self._less()}"
 
     def first(self) -> str:
@@ -94,11 +103,20 @@ class Ahead:
         return f"the first of at least {plural(self.fewest, 'run')} takes long{self._less()}"
 
     @staticmethod
-    def _rounds(budget: Budget, each: float) -> float:
+    def _measured(budget: Budget, runs: Sequence[float]) -> float:
+        """Return the seconds of warming up and of rounds if the ways take so long a run."""
+        each = sum(runs)
         lasts = max(budget.duration, each)
-        return lasts if budget.iterations is None else min(lasts, budget.iterations * each)
+        rounds = lasts if budget.iterations is None else min(lasts, budget.iterations * each)
+        return sum(max(budget.warmup, run) for run in runs) + rounds
 
     def _less(self) -> str:
         flags = ["--reference none"] * bool(self.checks) + ["--duration 0"] * bool(self.budget)
         leave = "leave" if len(flags) > 1 else "leaves"
         return f" ({' and '.join(flags)} {leave} that out)" if flags else ""
+
+
+def _between(least: float, most: float) -> str:
+    """Return `18.0 s`, or `18.0 s to 26.0 s`."""
+    low, high = time_text(least), time_text(most)
+    return low if low == high else f"{low} to {high}"

@@ -30,10 +30,11 @@ class Tolerance:
     def __str__(self) -> str:
         if self.is_exact:
             return "none"
-        return f"{self.relative:g} relative + {self.absolute:g} absolute"
+        return f"{self.relative:.3g} relative + {self.absolute:.3g} absolute"
 
 
 EXACT = Tolerance(0.0, 0.0)
+WIDE = 0.1  # of the largest value: what may differ by more is held against little
 
 # A float's tolerance is a few hundred rounding steps (a few tens for narrow types, whose arithmetic
 # is often done in float32 and rounded once). Sums in another order and other libraries'
@@ -95,7 +96,7 @@ class Comparison:
     """How one result compares with its reference.
 
     `worst` is the largest |got - want| (infinite where one is NaN and the other not), `at` the
-    index of the first wrong element.
+    index of the first wrong element, `reach` the largest finite |want|.
     """
 
     name: str
@@ -106,6 +107,12 @@ class Comparison:
     at: tuple[int, ...] | None = None
     got: str = ""
     want: str = ""
+    reach: float = 0.0
+
+    @property
+    def is_wide(self) -> bool:
+        """Being within the tolerance says little: it is much of the values themselves."""
+        return self.tolerance.absolute > WIDE * self.reach
 
     @property
     def ok(self) -> bool:
@@ -144,7 +151,7 @@ def compare(got: Array, want: Array, tolerance: Tolerance, name: str = "result")
     bad = int(np.count_nonzero(wrong))
     worst = float(np.max(error, initial=0.0))
     if not bad:
-        return Comparison(name, tolerance, got.size, 0, worst)
+        return Comparison(name, tolerance, got.size, 0, worst, reach=reach_of(want))
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     return Comparison(name, tolerance, got.size, bad, worst, at, str(got[at]), str(want[at]))
 
@@ -177,6 +184,12 @@ def _sizes(want: Array) -> Array:
 
 def _wide(array: Array) -> Array:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def reach_of(array: Array) -> float:
+    """Return how far finite elements are from 0 at most."""
+    sizes = np.abs(_wide(array))
+    return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
 
 
 def furthest(got: Array, want: Array) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 from hlo2graph.backends.host import HostExecutable
 from hlo2graph.backends.node_times import NodeTimes
 from hlo2graph.inspect.figures import columns, plural, time_text
+from hlo2graph.inspect.verdict import Longest
 from hlo2graph.program.thunks import Conditional, Slice, Thunk, While
 from hlo2graph.program.thunks import Sequence as Thunks
 
@@ -101,6 +102,19 @@ def host_profile(executable: HostExecutable, args: Sequence[object], threads: in
         how = f"{BY_THREADS}, {plural(threads, 'thread')}"
         runs.append(Profile(nodes, _span(nodes), how, executable.plan.body, holders))
     return _median(runs)
+
+
+def longest_thunk(executable: HostExecutable, args: Sequence[object]) -> Longest | None:
+    """Return which thunk of the outermost sequence takes longest, None if all are soon over."""
+    executable.write_inputs(args)
+    outermost = {id(thunk) for thunk in executable.plan.body.thunks}
+    stamps = executable.execute_stamped(threads=1)
+    took = {s.thunk.name: s.end - s.begin for s in stamps if id(s.thunk) in outermost}
+    total = sum(took.values())
+    if not total:
+        return None
+    name = max(took, key=lambda thunk: took[thunk])
+    return Longest(name, took[name] / total)
 
 
 def _median(runs: list[Profile]) -> Profile:

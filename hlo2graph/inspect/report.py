@@ -12,7 +12,7 @@ from hlo2graph.inspect.held import memory_text
 from hlo2graph.inspect.self_check import Check
 from hlo2graph.inspect.summary import Summary
 from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
-from hlo2graph.inspect.verdict import doubts, host_verdict, interval
+from hlo2graph.inspect.verdict import Longest, doubts, host_verdict, interval
 from hlo2graph.program.one_device import caveats_of
 from hlo2graph.program.plan import Bound, Plan
 from hlo2graph.program.stats import PlanStats
@@ -41,6 +41,7 @@ class RunReport:
     machine: what it ran on, in words. settings: what else decided the figures (`matmul tf32`).
     seed: of random inputs; None where all were given. verdict: sentences, of the backend's own
     making where `timings` are not the host's. profile: when each node ran, if that was asked for.
+    longest: the thunk that takes longest on the host, where one may run beside another.
     memory: what it holds of its GPU's. captured: how it is parted, where it is not one graph.
     """
 
@@ -58,6 +59,7 @@ class RunReport:
     profile: Profile | None = None
     memory: Memory | None = None
     captured: Captured | None = None
+    longest: Longest | None = None
 
     @property
     def ok(self) -> bool:
@@ -76,7 +78,7 @@ class RunReport:
             return self.verdict
         if self.verdict:
             return (*self.verdict, *doubts(self.timings))
-        return host_verdict(self.timings, self.stats)
+        return host_verdict(self.timings, self.stats, self.longest)
 
 
 def report_text(report: RunReport) -> str:
@@ -166,8 +168,16 @@ def check_text(check: Check) -> str:
     worst = check.worst
     if not worst.worst:
         return f"equal to {check.against}, exactly"
+    if check.vague:
+        return (
+            f"not comparable with {check.against}: {check.vague}. The largest difference is "
+            f"{worst.worst:.2g}, the largest value {worst.reach:.2g}"
+        )
+    wide = next((c for c in check.comparisons if c.is_wide and c.worst), None)
+    of = f"; wide for {wide.name}, whose largest value is {wide.reach:.2g}" if wide else ""
     return (
-        f"equal to {check.against} within {worst.tolerance} (largest difference {worst.worst:.2g})"
+        f"equal to {check.against} within {worst.tolerance} "
+        f"(largest difference {worst.worst:.2g}{of})"
     )
 
 

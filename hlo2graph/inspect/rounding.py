@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hlo2graph.hlo import Module
-from hlo2graph.inspect.compare import furthest
+from hlo2graph.inspect.compare import furthest, reach_of
 from hlo2graph.inspect.reference import host_results
 from hlo2graph.ops.spec import Array
 
@@ -45,8 +45,7 @@ def moved_by_rounding(module: Module, args: Sequence[Array]) -> Iterator[list[fl
 
 def reaches_across(moved: float, result: Array) -> bool:
     """Tell whether rounding moves a result as far as its values are from 0: any other may be."""
-    sizes = np.abs(result[np.isfinite(result)].astype(np.complex128))
-    return moved > 0 and moved >= sizes.max(initial=0)
+    return moved > 0 and moved >= reach_of(result)
 
 
 def _is_inexact(array: Array) -> bool:

@@ -20,7 +20,7 @@ class Check:
 
     against: what the reference is, in words. `comparisons` are by result leaf; where it is empty,
     the claim was equality bit for bit, and `ok` says whether it held in all `runs`, of which `how`
-    tells.
+    tells. vague: why the comparisons, though none failed, tell nothing; '' where they do.
     """
 
     against: str
@@ -28,11 +28,12 @@ class Check:
     ok: bool
     comparisons: tuple[Comparison, ...] = ()
     how: str = ""
+    vague: str = ""
 
     @staticmethod
-    def of(against: str, comparisons: tuple[Comparison, ...]) -> Check:
+    def of(against: str, comparisons: tuple[Comparison, ...], vague: str = "") -> Check:
         """Make the check that these comparisons are."""
-        return Check(against, 1, all(c.ok for c in comparisons), comparisons)
+        return Check(against, 1, all(c.ok for c in comparisons), comparisons, vague=vague)
 
     @property
     def worst(self) -> Comparison:

@@ -18,7 +18,7 @@ from hlo2graph.inspect.compare import Comparison, Tolerance, compare, tolerance_
 from hlo2graph.inspect.figures import plural
 from hlo2graph.inspect.host_runner import HostRunner
 from hlo2graph.inspect.narrowed import narrowed_tolerances
-from hlo2graph.inspect.profile import RUNS, host_profile
+from hlo2graph.inspect.profile import RUNS, host_profile, longest_thunk
 from hlo2graph.inspect.reference import host_results, pinned_results
 from hlo2graph.inspect.report import RunReport, Stage
 from hlo2graph.inspect.rounding import has_rounds, moved_by_rounding, reaches_across
@@ -32,10 +32,14 @@ from hlo2graph.ops.spec import Array
 from hlo2graph.passes.draft import is_settled
 from hlo2graph.passes.sizes.settle_sizes import settle_sizes
 from hlo2graph.program.plan import Plan
-from hlo2graph.program.stats import plan_stats
+from hlo2graph.program.stats import PlanStats, plan_stats
 
 HOST_MODES = 2
-SLOW_REFERENCE = "what to compare with takes long to compute (--reference none leaves that out)"
+SLOW_REFERENCE = (
+    "what to compare with takes long to compute, how long is not known "
+    "(--reference none leaves that out)"
+)
+ACROSS = "the last bits of the arguments move results as far as these reach"
 SAME_VECTORS = "given its signs of singular vectors and eigenvectors,"
 UNTOLD_VECTORS = "which may give vectors other signs, and does not tell those in loops"
 
@@ -77,12 +81,12 @@ def run_session(
     `module` is what to evaluate as the reference; without one (a thunk sequence has none) only
     orders are checked.
     """
-    plan = executable.plan
+    plan, stats = executable.plan, plan_stats(executable.plan)
     results = _first_run(executable, args, wishes, module)
     named = zip(plan.outputs, results, strict=True)
     report = RunReport(
         plan=plan,
-        stats=plan_stats(plan),
+        stats=stats,
         backend="host",
         machine=f"NumPy {np.__version__}, {_cores()} cores",
         seed=None if inputs_given else wishes.seed,
@@ -92,6 +96,7 @@ def run_session(
         timings=_timings(executable, args, wishes),
         settings=settings,
         profile=host_profile(executable, args, wishes.threads) if wishes.profile else None,
+        longest=longest_thunk(executable, args) if _is_timed(stats, wishes) else None,
     )
     return report, results
 
@@ -101,13 +106,21 @@ def _first_run(
 ) -> tuple[Array, ...]:
     """Run, and say what is to come if that takes a while."""
     checks = 0 if wishes.reference == "none" else 2 * ORDERS + (module is not None)
-    ahead = Ahead(checks, wishes.budget, HOST_MODES, (RUNS + 1) * wishes.profile)
+    is_timed = _is_timed(plan_stats(executable.plan), wishes)
+    pooled = 0 if wishes.reference == "none" else ORDERS
+    stamped = (RUNS + 1) * wishes.profile + is_timed
+    ahead = Ahead(checks, wishes.budget, HOST_MODES, stamped, pooled)
     wishes.waiting.say("run", ahead.first())
     start = perf_counter()
     results = executable(*args)
     if text := ahead.told(perf_counter() - start):
         wishes.waiting.note(text)
     return results
+
+
+def _is_timed(stats: PlanStats, wishes: Wishes) -> bool:
+    """Tell whether it is looked at which thunk takes longest: where some may run side by side."""
+    return wishes.budget is not None and stats.widest > 1
 
 
 def _timings(executable: HostExecutable, args: Sequence[Array], wishes: Wishes) -> Timings | None:
@@ -172,7 +185,7 @@ def check_reference(
     pinned = pinned_results(module)
     tolerances = _tolerances(module, plan, wishes, tf32=tf32)
     held = _held_against(want, plan, results, tolerances, pinned)
-    failed = not all(c.ok for c in held)
+    failed, vague = not all(c.ok for c in held), ""
     if failed and wishes.reference == "xla" and makes_vectors(module):
         if same := results_of_same_vectors(module, args):
             compared = _held_against(same.theirs, plan, same.ours, tolerances, pinned)
@@ -182,16 +195,18 @@ def check_reference(
         against += f", {UNTOLD_VECTORS}"
     if failed and wishes.absolute is None:
         compare_with = partial(_held_against, want, plan, results, tolerances, pinned)
-        more, held = _loosely_held(module, args, want, held, compare_with, tf32=tf32)
+        more, vague, held = _loosely_held(module, args, want, held, compare_with, tf32=tf32)
         against += more
-    return _checked(against, held, len(results))
+    return _checked(against, held, len(results), vague)
 
 
-def _checked(against: str, held: tuple[Comparison, ...], results: int) -> tuple[Check, ...]:
+def _checked(
+    against: str, held: tuple[Comparison, ...], results: int, vague: str = ""
+) -> tuple[Check, ...]:
     """Return the check that these comparisons of so many results are, if there are some."""
     if loose := results - len(held):
         against += f" (but for {plural(loose, 'result')}: rng gives other bits elsewhere)"
-    return (Check.of(against, held),) if held else ()
+    return (Check.of(against, held, vague),) if held else ()
 
 
 def _loosely_held(
@@ -202,9 +217,10 @@ def _loosely_held(
     compare_with: Callable[[Sequence[float]], tuple[Comparison, ...]],
     *,
     tf32: bool,
-) -> tuple[str, tuple[Comparison, ...]]:
-    """Return comparisons as strict as rounding leaves them, and in words what that is.
+) -> tuple[str, str, tuple[Comparison, ...]]:
+    """Return comparisons as strict as rounding leaves them, behind what that is, in words.
 
+    The second words say why they tell nothing, where that is so.
     compare_with: what compares, told how far rounding moves each result.
     """
     against = ""
@@ -215,11 +231,10 @@ def _loosely_held(
         for moved in moved_by_rounding(module, args):
             nearer = compare_with(moved)
             if all(c.ok for c in nearer):
-                against += ", as near as the last bits of the arguments leave it"
                 if any(map(reaches_across, moved, want)):
-                    against += ", which tells nothing: they move results as far as these reach"
-                return against, nearer
-    return against, held
+                    return against, ACROSS, nearer
+                return f"{against}, as near as the last bits of the arguments leave it", "", nearer
+    return against, "", held
 
 
 def _by_xla(given: Module, settled: Module, args: Sequence[Array]) -> tuple[str, tuple[Array, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 from hlo2graph.inspect.figures import plural, time_text
@@ -9,17 +10,28 @@ from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
 from hlo2graph.program.stats import PlanStats
 
 CHAIN_WINS = 0.98  # of the graph's latency, below which the chain is named as the better way
+DOMINANT = 0.5  # of a run: what one thunk must take to be named as what keeps others from helping
 HANDOVER = 50e-6  # seconds a thunk, below which handing it to another Python thread rarely pays
 
 
-def host_verdict(timings: Timings, stats: PlanStats) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Longest:
+    """The thunk that takes longest, and its share of the time that all take."""
+
+    name: str
+    share: float
+
+
+def host_verdict(
+    timings: Timings, stats: PlanStats, longest: Longest | None = None
+) -> tuple[str, ...]:
     """Say which of one thread and the pool is faster, by how much, and why."""
     if timings.are_few:
         return doubts(timings)
     serial, graph = timings["serial"], timings["graph"]
     ratio = timings.ratios[timings.modes.index(graph)]
     compared = _comparison(ratio, timings.saved("graph"), timings.rounds)
-    return (f"{compared} {_reason(ratio, serial, stats)}", *doubts(timings))
+    return (f"{compared} {_reason(ratio, serial, stats, longest)}", *doubts(timings))
 
 
 def cuda_verdict(
@@ -132,15 +144,20 @@ def _comparison(ratio: Ratio, saved: float, rounds: int) -> str:
     )
 
 
-def _reason(ratio: Ratio, serial: ModeTiming, stats: PlanStats) -> str:
+def _reason(ratio: Ratio, serial: ModeTiming, stats: PlanStats, longest: Longest | None) -> str:
     if stats.widest <= 1:
         return f"{_alone(stats)}: there is nothing to run side by side."
     each = serial.median / stats.nodes
     has_nested = stats.nodes_in_all > stats.nodes  # how often thunks inside run is not known
-    at = "" if has_nested else f", at {time_text(each)} each"
+    at = "" if has_nested else f", at {time_text(each)} each on average"
+    most = ""
+    if longest is not None and longest.share >= DOMINANT:
+        most = f"{longest.name} alone takes {longest.share:.0%} of the time"
     if ratio.is_faster:
-        return f"Up to {stats.widest} thunks can overlap{at}."
+        return f"Up to {stats.widest} thunks can overlap{at}{most and '; '}{most}."
     could = f"Up to {stats.widest} thunks could overlap{at}, but"
+    if most:
+        return f"{could} {most}."
     if has_nested or each < HANDOVER:
         more = "more than" if ratio.is_slower else "as much as"
         return (
