@@ -56,6 +56,14 @@ def test_parse_gives_a_module():
     assert [i.opcode for i in module.entry.instructions][-1] == "tuple"
 
 
+def test_repr_is_brief():
+    module = h2g.parse(ADD)
+    made = h2g.plan(module, target="host")
+    assert repr(module).startswith(f"<Module {module.name}, computations=")
+    assert repr(made).startswith(f"<Plan {module.name} for host, thunks=")
+    assert repr(h2g.compile(made)) == f"<HostExecutable of {made!r}>"
+
+
 def test_str_gives_text_that_reads_back():
     module = h2g.parse(ADD)
     assert h2g.parse(str(module)) == module

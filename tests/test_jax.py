@@ -313,10 +313,34 @@ def test_options_that_are_none():
 
 def test_numpy_in_the_place_of_a_gpu_is_said_once(monkeypatch):
     monkeypatch.setattr("hlo2graph.jax.function.platform_for", lambda _: "cpu")
+    monkeypatch.setattr("hlo2graph.jax.function._SAID_BY_ANY", set())
     found = hlo2graph.jax.jit(jnp.sin)
     with pytest.warns(UserWarning, match="sin is run by NumPy, there being no GPU"):
         found(X)
     same(found(X[:1]), jnp.sin(X[:1]))
+    same(hlo2graph.jax.jit(jnp.cos)(X), jnp.cos(X))  # once in a process: a warning is an error
+
+
+def test_what_jax_runs_is_not_said_to_be_run_by_numpy(monkeypatch):
+    monkeypatch.setattr("hlo2graph.jax.function.platform_for", lambda _: "cpu")
+    said = set()
+    monkeypatch.setattr("hlo2graph.jax.function._SAID_BY_ANY", said)
+    shape = jax.ShapeDtypeStruct(X.shape, X.dtype)
+    found = hlo2graph.jax.jit(lambda x: jax.pure_callback(lambda v: v, shape, x) + 1)
+    with pytest.warns(UserWarning, match="runs with jax.jit"):  # and nothing else: an error
+        same(found(X), X + 1)
+    assert not said
+
+
+def test_what_jit_and_compile_return_say_briefly_what_they_are():
+    def step(x):
+        return x + 1
+
+    assert repr(hlo2graph.jax.jit(step)).startswith("<hlo2graph.jax.jit of <function ")
+    found = repr(hlo2graph.jax.compile(jit(step), X))
+    assert found == (
+        "<CompiledFunction on <HostExecutable of <Plan jit_step for host, thunks=2, edges=1>>>"
+    )
 
 
 def test_a_backend_that_is_not_there_is_an_error():

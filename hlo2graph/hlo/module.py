@@ -129,6 +129,11 @@ class Module:
         """XLA has scheduled it: the written order is the order to run in."""
         return self.attrs.get("is_scheduled") == "true"
 
+    def __repr__(self) -> str:
+        count = sum(len(c.instructions) for c in self.computations.values())
+        held = f"computations={len(self.computations)}, instructions={count}"
+        return f"<Module {self.name}, {held}>"
+
     def __str__(self) -> str:
         """Return the module as canonical HLO text."""
         from hlo2graph.hlo.printer import format_module

@@ -11,9 +11,9 @@ of the strings "NaN", "Infinity", "-Infinity":
     inputs    [{"name", "dtype", "shape", "bytes"}]
     outputs   [{"name", "dtype", "shape", "bytes", "min", "max", "mean", "nan", "infinite"}]
     checks    [{"against", "how", "ok", "runs", "bit_equal", "vague", "results": [{"name",
-               "ok", "elements", "wrong", "worst", "at", "relative", "absolute"}]}]; bit_equal is null
-               where the check is within a tolerance; vague says why it tells nothing, null where
-               it does
+               "ok", "elements", "wrong", "worst", "at", "relative", "absolute"}]}]; bit_equal is
+               null where the check is within a tolerance; vague says why it tells nothing, null
+               where it does
     plan      {"nodes", "edges", "hazards": {name: count}, "width", "critical_path",
                "arena_bytes", "lower_bound_bytes", "sum_bytes", "nodes_in_all",
                "edges_in_all"}; a loop is one node, but in all its own count too

@@ -20,6 +20,12 @@ from hlo2graph.jax.static import Names, Positions, StaticArguments
 from hlo2graph.options import BACKENDS, check_choice, check_keywords
 from hlo2graph.pipeline import COMPILE_KEYWORDS
 
+BY_NUMPY = (
+    "is run by NumPy, there being no GPU here that JAX and hlo2graph both know: to try it out, not "
+    'for speed; backend="host" asks for that'
+)
+_SAID_BY_ANY: set[str] = set()  # what holds for all functions is said of the first
+
 
 def jit(
     f: Callable[..., Any] | None = None,
@@ -81,6 +87,7 @@ class GraphFunction:
         options: dict[str, Any],
     ) -> None:
         functools.update_wrapper(self, f)
+        self._f = f
         self._jitted = jax.jit(f, **flags)
         self._backend, self._options = backend, options
         self._static = StaticArguments(f, flags["static_argnums"], flags["static_argnames"])
@@ -89,6 +96,9 @@ class GraphFunction:
         self._calls: dict[Hashable, _Call] = {}  # by types, and by where the arrays are
         self._compiling = Lock()
         self._said: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<hlo2graph.jax.jit of {self._f!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
@@ -147,14 +157,12 @@ class GraphFunction:
         platform = platform_for(self._backend)
         if jax.config.jax_disable_jit:
             return None
-        if platform == "cpu" and self._backend == "auto":
-            self._warn(
-                "is run by NumPy, there being no GPU here that JAX and hlo2graph both know: to try "
-                'it out, not for speed; backend="host" asks for that'
-            )
         traced = self._jitted.trace(*args, **kwargs)
         try:
-            return CompiledFunction(traced, platform, self._options)
+            found = CompiledFunction(traced, platform, self._options)
+            if platform == "cpu" and self._backend == "auto":
+                self._warn(BY_NUMPY, _SAID_BY_ANY)
+            return found
         except InputError:  # an option that is none
             raise
         except HloError as error:
@@ -165,12 +173,12 @@ class GraphFunction:
 
     def _say(self, reason: str) -> None:
         """Say once why JAX runs the function."""
-        self._warn(f"runs with jax.jit, not as a graph of ours: {reason}", inner=1)
+        self._warn(f"runs with jax.jit, not as a graph of ours: {reason}", self._said, inner=1)
 
-    def _warn(self, what: str, inner: int = 0) -> None:
-        """Say once what becomes of the function, at the place of its call."""
-        if what not in self._said:
-            self._said.add(what)
+    def _warn(self, what: str, said: set[str], inner: int = 0) -> None:
+        """Say what becomes of the function, at the place of its call, if it is not in `said`."""
+        if what not in said:
+            said.add(what)
             name = getattr(self, "__name__", "the function")
             warnings.warn(f"{name} {what}", stacklevel=5 + inner)
 

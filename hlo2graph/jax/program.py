@@ -50,6 +50,9 @@ class CompiledFunction:
 
             self._run = DeviceCalls(self.executable, lowered, self.device)  # type: ignore[arg-type]
 
+    def __repr__(self) -> str:
+        return f"<CompiledFunction on {self.executable!r}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with arguments of the types it is for, static ones left out.
 

@@ -104,6 +104,10 @@ class Plan:
 
         return plan_json(self)
 
+    def __repr__(self) -> str:
+        thunks, edges = len(self.body.thunks), len(self.body.edges)
+        return f"<Plan {self.name} for {self.target}, thunks={thunks}, edges={edges}>"
+
     def __str__(self) -> str:
         """Return the plan as thunk-sequence text."""
         from hlo2graph.program.text.plan import format_plan

@@ -134,6 +134,9 @@ class CudaExecutable:
         self._streams: dict[int, Stream] = {}
         self._donated, self._read = plan.donated, ArgumentReader(plan, device)
 
+    def __repr__(self) -> str:
+        return f"<CudaExecutable of {self.plan!r}>"
+
     @property
     def inputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each parameter leaf."""

@@ -52,6 +52,9 @@ class HostExecutable:
         self._pools: dict[int, Pool] = {}
         self._turn = Lock()
 
+    def __repr__(self) -> str:
+        return f"<HostExecutable of {self.plan!r}>"
+
     @property
     def inputs(self) -> tuple[ArrayType, ...]:
         """Name, dtype and shape of each parameter leaf."""
