@@ -207,7 +207,18 @@ def why(
         if rewrite is fuse:
             decisions = fusion_decisions(module)
         module = rewrite(module)
-    return Why(decisions, launches_of(module))
+    return Why(decisions, launches_of(module), _why_kept(module, chosen))
+
+
+def _why_kept(module: Module, chosen: Options) -> str:
+    """Return the reason for which nothing is fused, '' where it is."""
+    if chosen.fuse == "none":
+        return "fuse=none plans what is written; --fuse default fuses"
+    if chosen.fusion == "none":
+        return "the host runs what is written unless --fuse default asks for more"
+    if module.is_scheduled and chosen.fuse is None:
+        return "XLA has scheduled the module, so its fusions are kept; --fuse default fuses anew"
+    return ""
 
 
 def compile(

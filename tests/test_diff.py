@@ -324,3 +324,12 @@ def test_what_changed_of_fills_and_loops():
     ):
         _, diff = changes(fill, fill.replace(old, new), target="host")
         assert [t.inside for t in diff.thunks if t.change == "changed"] == [(said,)]
+
+
+def test_new_names_are_counted_and_else_nothing_differs(cli, tmp_path):
+    path = tmp_path / "renamed.hlo"
+    text = CHAINS.read_text()
+    path.write_text(re.sub(r"\bab\b", "other", text))
+    code, out, _ = cli("diff", CHAINS, path, "--exit-code", "--target", "host")
+    assert code == 0
+    assert out.endswith("\n1 renamed, otherwise no difference\n")

@@ -100,7 +100,8 @@ def test_times_colour_the_nodes(cli, tmp_path):
         (("--hops", "1"), "goes with around"),
         (("--around", "nothing"), "no node of this picture is called nothing"),
         (("--stage", "graph", "--unroll-loops", "x"), "auto, never or a number of rounds"),
-        (("-o", "x.bmp"), "not 'bmp'"),
+        (("-o", "x.bmp"), "not .bmp"),
+        (("-o", "x.txt"), "written as .dot, .gv, .json, .mmd, .svg, .png, .pdf, .html, by"),
     ],
 )
 def test_what_does_not_go_together(cli, tmp_path, flags, message):

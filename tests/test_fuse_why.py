@@ -134,10 +134,21 @@ def test_the_command_prints_text_and_json(cli, tmp_path):
 def test_without_fusion_there_is_nothing_to_explain(cli, tmp_path):
     path = tmp_path / "m.hlo"
     path.write_text(CHAIN)
-    assert "Nothing is fused" in cli("plan", path, "--target", "host", "--why")[1]
+    said = cli("plan", path, "--target", "host", "--why")[1]
+    assert said.startswith("Nothing is fused: the host runs what is written unless --fuse default")
+    said = cli("plan", path, "--target", "sm_90", "--fuse", "none", "--why")[1]
+    assert said == "Nothing is fused: fuse=none plans what is written; --fuse default fuses.\n"
     path.write_text(CHAIN.replace("HloModule m", "HloModule m, is_scheduled=true"))
-    assert "Nothing is fused" in cli("plan", path, "--target", "sm_90", "--why")[1]
+    said = cli("plan", path, "--target", "sm_90", "--why")[1]
+    assert said.startswith("Nothing is fused: XLA has scheduled the module")
     assert "sqrt_fusion" in cli("plan", path, "--target", "sm_90", "--fuse=default", "--why")[1]
+
+
+def test_of_a_module_without_kernels_there_is_no_empty_section(cli, tmp_path):
+    path = tmp_path / "m.hlo"
+    path.write_text("HloModule m\nENTRY main {\n  ROOT p = f32[4] parameter(0)\n}\n")
+    said = cli("plan", path, "--target", "sm_90", "--why")[1]
+    assert said == "Nothing is fused: there is no kernel to make.\n"
 
 
 def test_a_thunk_sequence_has_no_reasons(cli, add, tmp_path):

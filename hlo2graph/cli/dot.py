@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MOST_PLANNED = 3000  # thunks, for which seven plans more take seconds
 MOST_LOWERED = 15_000  # instructions, which fusion takes seconds to make fewer thunks of
-DOT = ("", ".dot", ".gv", ".txt")
+DOT = ("", ".dot", ".gv")
 
 
 @click.command("dot", short_help="Draw the graph of FILE, each edge with its hazard and bytes.")

@@ -81,7 +81,10 @@ def only(whole: Input, doing: str) -> Input:
     """Return the one module of a text; `doing` says in an error what takes no more."""
     first, *more = modules_in(whole)
     if more:
-        raise click.UsageError(f"{whole.filename} holds {1 + len(more)} modules; {doing} one")
+        raise click.UsageError(
+            f"{whole.filename} holds {1 + len(more)} modules; {doing} one: keep the text of one, "
+            f"between two '{SEPARATOR}' lines, in a file of its own"
+        )
     return first
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 
 from hlo2graph.errors import BackendError, InputError
@@ -12,6 +13,10 @@ from hlo2graph.inspect.picture import Picture
 TEXTS = ("dot", "json", "mmd")
 DRAWN = ("svg", "png", "pdf")
 FORMATS = (*TEXTS, *DRAWN)
+PROGRAM = (
+    "program dot: apt-get install graphviz, brew install graphviz, or see "
+    "https://graphviz.org/download; .dot, .html, .json and .mmd need neither"
+)
 MOST_LINES = 6000  # Graphviz takes most of a minute for 2,000 nodes, and hours for 20,000
 
 
@@ -34,8 +39,8 @@ def written(picture: Picture, format: str, colour: str = "kind") -> str | bytes:
 def check_format(format: str, known: Sequence[str] = FORMATS) -> None:
     """Raise InputError for what a graph is not written as."""
     if format not in known:
-        others = ", ".join((*FORMATS, "html"))
-        raise InputError(f"a graph is written as {others}, by the file's suffix, not {format!r}")
+        others = ", ".join(f".{name}" for name in ("dot", "gv", *FORMATS[1:], "html"))
+        raise InputError(f"a graph is written as {others}, by the file's suffix, not .{format}")
 
 
 def render(dot_text: str, format: str) -> bytes:
@@ -54,17 +59,13 @@ def render(dot_text: str, format: str) -> bytes:
     try:
         import graphviz
     except ImportError:
-        raise BackendError(
-            "drawing needs Graphviz's Python package: pip install 'hlo2graph[draw]'"
-        ) from None
+        package = "Python package: pip install 'hlo2graph[draw]'"
+        missing = [package] if shutil.which("dot") else [package, PROGRAM]
+        raise BackendError(f"drawing needs Graphviz's {'; and its '.join(missing)}") from None
     try:
         picture: bytes = graphviz.Source(dot_text).pipe(format=format, quiet=True)
     except graphviz.ExecutableNotFound:
-        raise BackendError(
-            "drawing needs Graphviz's program dot: apt-get install graphviz, brew install "
-            "graphviz, or see https://graphviz.org/download; .dot, .html, .json and .mmd need "
-            "neither"
-        ) from None
+        raise BackendError(f"drawing needs Graphviz's {PROGRAM}") from None
     except graphviz.CalledProcessError as error:
         raise BackendError(f"Graphviz failed: {error}") from None
     return picture

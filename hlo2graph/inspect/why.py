@@ -18,17 +18,15 @@ from collections.abc import Iterator
 from hlo2graph.passes.fusion.why import Apart, Decisions, Together, Why
 from hlo2graph.program.text.json import Json
 
-NOTHING = """\
-Nothing is fused: fuse=none, or XLA has scheduled the module and its fusions are kept.
-`--fuse default` fuses; so does `--target sm_90` what XLA has not scheduled.
-"""
-
 
 def why_text(why: Why) -> str:
-    """Return the decisions, computation by computation."""
-    if not why.decisions:
-        return NOTHING
-    return "\n".join("\n".join(_lines(why, made)) + "\n" for made in why.decisions)
+    """Return the decisions, computation by computation; of one without kernels there are none."""
+    if why.kept:
+        return f"Nothing is fused: {why.kept}.\n"
+    told = [made for made in why.decisions if made.together or made.apart]
+    if not told:
+        return "Nothing is fused: there is no kernel to make.\n"
+    return "\n".join("\n".join(_lines(why, made)) + "\n" for made in told)
 
 
 def why_json(why: Why) -> list[Json]:

@@ -120,18 +120,26 @@ def budget_text(report: BudgetReport) -> str:
     rows = [head, *((", ".join(names), *figures) for figures, names in named.items())]
     speeds = (
         f"{device.figures.bytes_per_second / 1e12:.2f} TB/s, "
-        f"{device.vector_flops / 1e12:.0f} and {device.tensor_flops / 1e12:.0f} TFLOP/s, "
+        f"{device.vector_flops / 1e12:.0f} TFLOP/s, "
+        f"{device.tensor_flops / 1e12:.0f} in TF32 products, "
         f"{time_text(NODE_SECONDS)} a node"
     )
     title = f"{report.module}   target {report.target}, fuse {report.fuse}"
     outermost = "  width and path: a loop or conditional is one thunk"
     lines = [
-        f"{title}, time estimated for {report.device}: {speeds}",
+        f"{title}, time estimated for {_priced(report)}",
+        f"  {speeds}",
         f"  alive at once in program order: {bytes_text(report.lower_bound)}",
         *(f"  {line}" for line in _table(rows)),
         *[outermost] * report.is_nested,
     ]
     return "\n".join(lines) + "\n"
+
+
+def _priced(report: BudgetReport) -> str:
+    """Return the device whose figures the times are of; of the host there are none."""
+    of_another = ", there being no figures of the host" if report.target == "host" else ""
+    return f"{report.device}{of_another}"
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

@@ -42,8 +42,12 @@ def diff_text(diff: PlanDiff, *, whole: bool = False) -> str:
     for change in ("lost", "gained", "reason"):
         lines += _cut([_edge(e) for e in diff.edges if e.change == change], whole)
     if not diff.differ:
-        lines.append("no difference")
+        lines.append(_same(sum(t.change == "renamed" for t in diff.thunks)))
     return "\n".join(lines) + "\n"
+
+
+def _same(renamed: int) -> str:
+    return f"{renamed:,} renamed, otherwise no difference" if renamed else "no difference"
 
 
 def _figures(diff: PlanDiff) -> list[str]:

@@ -76,10 +76,12 @@ class Why:
     """What fusion decided in a module.
 
     launches: of a kernel (by computation and name) that runs beside others, the kernel of all.
+    kept: why nothing was fused at all; '' where it was.
     """
 
     decisions: tuple[Decisions, ...]
     launches: Mapping[tuple[str, str], str]
+    kept: str = ""
 
 
 def launches_of(module: Module) -> dict[tuple[str, str], str]:
