@@ -82,3 +82,13 @@ def test_xla_is_given_them_too(cli, file):
     code, out, err = cli("run", file, *given)
     assert (code, err) == (0, "")
     assert "equal to XLA:CPU" in out
+
+
+def test_the_error_shows_the_line(cli, tmp_path):
+    path = tmp_path / "m.hlo"
+    held = "  c = f32[4] constant({...})\n  ROOT"
+    path.write_text(ADD.replace("add(x, x)", "add(x, c)").replace("  ROOT", held))
+    code, _, err = cli("run", path, "--backend", "host")
+    assert code == 2
+    assert f"{path}:5:23: error: the text elides the value of constant c" in err
+    assert "\n    c = f32[4] constant({...})\n                        ^~~~~\n" in err

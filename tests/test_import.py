@@ -107,9 +107,10 @@ def test_what_is_printed_is_canonical_and_tells_lines_of_the_function_alone(
         ("{}:broken", "f32[3]", "ValueError: not like this"),
         ("{}:scaled", "f32[?],f32[]", "f32[?] is no array of one size"),
         ("{}:scaled", "f32[3],token[]", "token[] is no array of one size"),
-        ("{}:scaled", "float[3]", "--shapes:1:2: error"),
-        ("{}:scaled", "f32[3", "--shapes:1:2: error"),
-        ("{}:scaled", "f32[3],", "--shapes:1:"),
+        ("{}:scaled", "float[3]", "--shapes:1:1: error"),
+        ("{}:scaled", "f32[3", "--shapes:1:1: error"),
+        ("{}:scaled", "f32[3],", "--shapes:1:7: error"),
+        ("{}:scaled", "f32[3],f33[4]", "\n  f32[3],f33[4]\n         ^~~\n"),
     ],
 )
 def test_what_is_no_function_or_no_shape(cli, functions, target, shapes, said):

@@ -56,9 +56,13 @@ def _values(how: str) -> Values:
 
 def _elided(plan: Plan) -> Iterator[tuple[str, Shape, Span | None]]:
     """Yield name, shape and place of each elided constant."""
+    spans = (thunk.span for thunk in plan.body.thunks if thunk.span is not None)
+    source = next((span.source for span in spans), None)
     for allocation in plan.allocations:
-        if allocation.literal is not None and allocation.literal.is_elided:
-            yield allocation.owner, allocation.literal.shape, None
+        literal = allocation.literal
+        if literal is not None and literal.is_elided:
+            place = source and Span(source, literal.at, literal.at + len("{...}"))
+            yield allocation.owner, literal.shape, place
     for computation in plan.computations.values():
         for instr in computation.instructions:
             for literal in _literals(instr.payload):
