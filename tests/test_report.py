@@ -362,3 +362,14 @@ def test_a_profile_says_where_its_other_nodes_are(cli, tmp_path):
     assert "lists all" not in few
     _, told, _ = cli("run", "--help")
     assert f"the {PROFILED} that took" in " ".join(told.split())
+
+
+def test_the_last_column_is_named_where_medians_say_the_opposite(report):
+    modes = (Mode("serial", ""), Mode("graph", ""))
+    samples = [[Sample(t) for t in held] for held in ([1.0, 3.0, 2.0] * 7, [0.9, 2.5, 10.0] * 7)]
+    odd = summarise(modes, samples, (50.0,))
+    assert odd.ratios[1].value > 1
+    assert odd["graph"].median > odd["serial"].median
+    named = "last column: times as fast as serial in the same round, their median"
+    assert named in report_text(replace(report, timings=odd))
+    assert "last column" not in report_text(replace(report, timings=timings(1.0, 0.5)))

@@ -139,8 +139,14 @@ def steady(value, count=20):
     [
         (steady(1.0), None),
         (steady(1.0, 3), "only 3 rounds, too few to tell one way from another; give it a longer"),
-        ([Sample(t) for t in [1.0, 1.3] * 10], "graph's ratio is vague after 20 rounds"),
-        (steady(1.0, 10) + steady(1.2, 10), "serial drifts"),
+        (
+            [Sample(t) for t in [1.0, 1.3] * 10],
+            "rounds graph may be 1.00 or 1.30 times as fast",
+        ),
+        (
+            steady(1.0, 10) + steady(1.2, 10),
+            "serial drifts: the second half of its runs took 20% more than the first",
+        ),
     ],
 )
 def test_doubts(serial, doubt):
@@ -165,8 +171,8 @@ def test_noise_that_both_modes_share_leaves_the_ratio_sharp():
     noisy = [Sample(t) for t in [1.0, 2.0, 2.1] * 10]
     found = summarise((SERIAL, GRAPH), [noisy, noisy], (50,))
     assert found.doubts == (
-        "serial is noisy: half its runs spread over 55%",
-        "graph is noisy: half its runs spread over 55%",
+        "serial is noisy: the middle half of its runs spread over 55% of the median",
+        "graph is noisy: the middle half of its runs spread over 55% of the median",
     )
     assert (found.ratios[1].low, found.ratios[1].high) == (1.0, 1.0)
 

@@ -61,7 +61,8 @@ def _elided(plan: Plan) -> Iterator[tuple[str, Shape, Span | None]]:
     for allocation in plan.allocations:
         literal = allocation.literal
         if literal is not None and literal.is_elided:
-            place = source and Span(source, literal.at, literal.at + len("{...}"))
+            end = literal.at + len("{...}")
+            place = None if source is None else Span(source, literal.at, end)
             yield allocation.owner, literal.shape, place
     for computation in plan.computations.values():
         for instr in computation.instructions:

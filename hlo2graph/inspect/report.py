@@ -212,7 +212,17 @@ def _table(timings: Timings) -> list[str]:
         row += [_known(timing.device)] if with_device else []
         row += [time_text(timing.percentile(p)) for p in timings.percentiles]
         rows.append([*row, *_ratio_cells(timing, ratio, timings)])
-    return columns(rows, left=2)
+    return [*columns(rows, left=2), *_what_the_last_column_is(timings)]
+
+
+def _what_the_last_column_is(timings: Timings) -> list[str]:
+    """Say it where medians of all runs, which are not paired by round, say the opposite."""
+    first = timings.modes[0]
+    pairs = zip(timings.modes, timings.ratios, strict=True)
+    if all((first.median - m.median) * (r.value - 1) >= 0 for m, r in pairs):
+        return []
+    name = first.mode.name
+    return [f"last column: times as fast as {name} in the same round, their median"]
 
 
 def _percentile_heads(timings: Timings) -> list[str]:

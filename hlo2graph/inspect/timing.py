@@ -242,11 +242,20 @@ def _doubts(timings: Sequence[ModeTiming], ratios: Sequence[Ratio], more: str) -
     for timing, ratio in zip(timings, ratios, strict=True):
         name = timing.mode.name
         if ratio.high - ratio.low > VAGUE * ratio.value:
-            doubts.append(f"{name}'s ratio is vague after {rounds} rounds")
+            doubts.append(
+                f"after {rounds} rounds {name} may be {ratio.low:.2f} or {ratio.high:.2f} "
+                "times as fast"
+            )
         if timing.spread > NOISY:
-            doubts.append(f"{name} is noisy: half its runs spread over {timing.spread:.0%}")
+            doubts.append(
+                f"{name} is noisy: the middle half of its runs spread over {timing.spread:.0%} "
+                "of the median"
+            )
         if rounds >= 2 * FEWEST_ROUNDS and abs(drift := _drift(timing.latencies)) > DRIFT:
-            doubts.append(f"{name} drifts: its second half took {drift:+.0%}")
+            doubts.append(
+                f"{name} drifts: the second half of its runs took {abs(drift):.0%} "
+                f"{'more' if drift > 0 else 'less'} than the first"
+            )
     return doubts
 
 
