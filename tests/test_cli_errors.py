@@ -39,7 +39,7 @@ from hlo2graph.errors import BackendError
         (("check", "FILE", "--seed", "-1"), "-1"),
         (("pointers", "FILE", "--seed", "-1"), "-1"),
         (("run", "FILE", "--duration", "0", "--fail-if-slower", "1"), "--duration 0 measures none"),
-        (("dot", "FILE", "-o", "x.jpg"), "not 'jpg'"),
+        (("dot", "FILE", "-o", "x.jpg"), "not .jpg"),
         (("run", "FILE", "--abs-error", "nan"), "'nan' is no number"),
         (("run", "FILE", "--fail-if-slower", "nan"), "'nan' is no number"),
         (("run", "FILE", "--threads", "100000"), "1<=x<=1024"),
