@@ -10,7 +10,7 @@ from hlo2graph.inspect.timing import ModeTiming, Ratio, Timings
 from hlo2graph.program.stats import PlanStats
 
 CHAIN_WINS = 0.98  # of the graph's latency, below which the chain is named as the better way
-DOMINANT = 0.5  # of a run: what one thunk must take to be named as what keeps others from helping
+DOMINANT = 0.75  # of a run: what one thunk must take to be named as what keeps others from helping
 HANDOVER = 50e-6  # seconds a thunk, below which handing it to another Python thread rarely pays
 
 
