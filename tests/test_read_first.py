@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
+from programs import Cells, groups, meaning, random_module
 
 import hlo2graph as h2g
 from hlo2graph.frontend.parse import parse
+from hlo2graph.program.copies import place_copies
 from hlo2graph.program.lower import lower
 from hlo2graph.program.read_first import read_first
 
@@ -79,6 +83,33 @@ def test_two_that_read_each_other_are_no_cycle():
     assert [thunk.name for thunk in program.body.thunks] == ["old", "new"]
     lines = h2g.plan(text, target="host").aliases
     assert sum(line.endswith(": honoured") for line in lines) == 1
+
+
+def test_a_schedule_is_kept():
+    text = module(UPDATE_FIRST, "f32[]").replace("step,", "step, is_scheduled=true,")
+    program = lower(parse(text))
+    assert read_first(program) is program
+
+
+def is_moved(seed: int) -> bool:
+    """Hold a random program in its new order against its text; tell whether it has one."""
+    held = parse(random_module(random.Random(seed)))
+    program = lower(held)
+    ordered = read_first(program)
+    arguments = [("op", ("input", k)) for k in range(len(held.entry.parameters))]
+    wanted = meaning(held, arguments)
+    done = place_copies(ordered)
+    group = groups(done)
+    assert Cells(ordered, lambda v: v.id, shared=False).run(arguments) == wanted
+    assert Cells(done, lambda v: group[v.id], shared=True).run(arguments) == wanted
+    names, before = ([t.name for t in p.body.thunks] for p in (ordered, program))
+    assert sorted(names) == sorted(before)
+    return names != before
+
+
+def test_another_order_means_the_same_in_random_programs(monkeypatch):
+    monkeypatch.setattr("hlo2graph.program.read_first.MUCH_GIVEN_UP", -1)
+    assert sum(map(is_moved, range(400))) > 5
 
 
 def test_what_was_moved_gives_the_same_results():

@@ -3,7 +3,7 @@
 In the order of the text a reader may stand behind the writer though nothing that it needs is made
 there; then the result could not have the argument's memory. Only where that is so, and much memory
 is given up, thunks move: no further than the readers, and what these need, to just before the
-writer. Where a reader needs the result, none does.
+writer. Where a reader needs the result, none does. A schedule of XLA's is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from hlo2graph.program.uses import reads, writes
 
 def read_first(program: Program) -> Program:
     """Return `program`, its thunks in such an order; itself where its own order is one."""
-    if sum(program.outputs[a.output].shape.size for a in program.aliases) <= MUCH_GIVEN_UP:
+    given_up = sum(program.outputs[alias.output].shape.size for alias in program.aliases)
+    if program.is_scheduled or given_up <= MUCH_GIVEN_UP:
         return program
     thunks = program.body.thunks
     order = DataOrder(thunks)
