@@ -58,7 +58,11 @@ def wanted(text: str, arguments):
     return HostExecutable(plan)(*(a.astype(t) for a, t in zip(arguments, types, strict=True)))
 
 
-SPILT = {"transpose odd batches bf16": 40}  # bytes: measured at 0.95 of a copy and more with them
+SPILT = {  # bytes that are known, and what they were measured with, as part of a copy
+    "transpose odd batches bf16": 40,  # 0.95 and more
+    "layer norm of 50001": 72,  # 0.75, and 0.64 in the form that spilt none
+    "log softmax of 50257 bf16": 28,  # on sm_80, which is not measured; none on sm_90
+}
 
 
 @pytest.mark.slow
