@@ -55,6 +55,17 @@ def test_readers_behind_the_update_in_the_text_come_before_it(lines, target):
     assert verdict(module(lines, "f32[]"), target).endswith(": honoured")
 
 
+def test_smaller_arguments_wait_for_no_reader_that_the_text_has_behind():
+    """To wait costs more than their memory is worth, however much is given up in all."""
+    both = "{ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }"
+    text = module(f"{UPDATE_FIRST}\nother = f32[N,N] add(g, g)", "f32[]", 1024, both)
+    text = text.replace("tuple(new, old)", "tuple(new, other, old)")
+    text = text.replace("(f32[1024,1024], f32[])", "(f32[1024,1024], f32[1024,1024], f32[])")
+    first, second = h2g.plan(text, target="host").aliases
+    assert "not honoured" in first
+    assert second.endswith(": honoured")
+
+
 def test_a_reader_that_needs_the_result_stays_behind():
     text = module(
         """new = f32[N,N] subtract(p, g)

@@ -1,9 +1,12 @@
 """Program order in which arguments given up are read before results are written over them.
 
 In the order of the text a reader may stand behind the writer though nothing that it needs is made
-there; then the result could not have the argument's memory. Only where that is so, and much memory
-is given up, thunks move: no further than the readers, and what these need, to just before the
-writer. Where a reader needs the result, none does. A schedule of XLA's is kept.
+there; then the result could not have the argument's memory. Only where that is so, and the argument
+is large by itself, thunks move: no further than the readers, and what these need, to just before
+the writer. Where a reader needs the result, none does. A schedule of XLA's is kept.
+
+The writer then waits for them: to overwrite two more arrays of 1 MB that are donated to Adam took
+19.5 us a call in place of 15.7 (H200), so smaller ones than MUCH_GIVEN_UP stay where they are.
 """
 
 from __future__ import annotations
@@ -20,8 +23,7 @@ from hlo2graph.program.uses import reads, writes
 
 def read_first(program: Program) -> Program:
     """Return `program`, its thunks in such an order; itself where its own order is one."""
-    given_up = sum(program.outputs[alias.output].shape.size for alias in program.aliases)
-    if program.is_scheduled or given_up <= MUCH_GIVEN_UP:
+    if program.is_scheduled:
         return program
     thunks = program.body.thunks
     order = DataOrder(thunks)
@@ -46,7 +48,8 @@ def _late_readers(program: Program) -> Iterator[tuple[int, int]]:
         writer.update((value.id, at) for value in writes(thunk))
         for value in reads(thunk):
             readers.setdefault(value.id, []).append(at)
-    for alias in program.aliases:
+    large = (a for a in program.aliases if program.outputs[a.output].shape.size > MUCH_GIVEN_UP)
+    for alias in large:
         first = writer.get(body.results[alias.output].id, len(body.thunks))
         old = body.params[alias.input].id
         yield from ((at, first) for at in readers.get(old, ()) if at > first)
