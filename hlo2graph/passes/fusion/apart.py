@@ -9,7 +9,7 @@ The rule, all of it: what a broadcast spreads to more than MANY elements each, a
 of in the group, of at most SMALL elements and folding nothing, if that saves LAUNCH_NS; or if it
 saves anything, and is made of a fold along columns: the kernel that ends the fold takes it in. What
 no fold's kernel has taken in by the end of all merging is put back, by the same rule without that;
-and so is all of it, where kernels would be more than with none of it.
+and so is all of it, where kernels would be more than by that rule alone.
 """
 
 from __future__ import annotations
